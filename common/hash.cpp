@@ -1,0 +1,111 @@
+#include "common/hash.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace gptqb {
+namespace {
+
+// Fractional parts of the cube roots of the first 64 primes (FIPS 180-4, 4.2.2).
+constexpr uint32_t kRound[64] = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+
+constexpr uint64_t kMix1 = 0x9e3779b97f4a7c15;  // 2^64 / golden ratio
+constexpr uint64_t kMix2 = 0xbf58476d1ce4e5b9;  // splitmix64's multiplier
+
+uint64_t load64(const uint8_t* bytes) {
+  uint64_t word;
+  std::memcpy(&word, bytes, 8);
+  return word;
+}
+
+}  // namespace
+
+Sha256::Sha256()
+    : state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+             0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19},
+      buffer_{} {}
+
+void Sha256::compress(const uint8_t* block) {
+  uint32_t w[64];
+  for (int i = 0; i < 16; ++i)
+    w[i] = uint32_t{block[4 * i]} << 24 | uint32_t{block[4 * i + 1]} << 16 |
+           uint32_t{block[4 * i + 2]} << 8 | uint32_t{block[4 * i + 3]};
+  for (int i = 16; i < 64; ++i) {
+    const uint32_t s0 = std::rotr(w[i - 15], 7) ^ std::rotr(w[i - 15], 18) ^ (w[i - 15] >> 3);
+    const uint32_t s1 = std::rotr(w[i - 2], 17) ^ std::rotr(w[i - 2], 19) ^ (w[i - 2] >> 10);
+    w[i] = w[i - 16] + s0 + w[i - 7] + s1;
+  }
+  auto [a, b, c, d, e, f, g, h] = state_;
+  for (int i = 0; i < 64; ++i) {
+    const uint32_t s1 = std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25);
+    const uint32_t t1 = h + s1 + ((e & f) ^ (~e & g)) + kRound[i] + w[i];
+    const uint32_t s0 = std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22);
+    const uint32_t t2 = s0 + ((a & b) ^ (a & c) ^ (b & c));
+    h = g, g = f, f = e, e = d + t1, d = c, c = b, b = a, a = t1 + t2;
+  }
+  const uint32_t next[8] = {a, b, c, d, e, f, g, h};
+  for (int i = 0; i < 8; ++i) state_[i] += next[i];
+}
+
+void Sha256::add(const void* data, size_t bytes) {
+  const auto* input = static_cast<const uint8_t*>(data);
+  size_t used = bytes_ % 64;
+  bytes_ += bytes;
+  if (used > 0) {
+    const size_t take = std::min(bytes, 64 - used);
+    std::memcpy(buffer_.data() + used, input, take);
+    input += take, bytes -= take, used += take;
+    if (used < 64) return;
+    compress(buffer_.data());
+  }
+  for (; bytes >= 64; input += 64, bytes -= 64) compress(input);
+  if (bytes > 0) std::memcpy(buffer_.data(), input, bytes);
+}
+
+std::string Sha256::hex() {
+  const uint64_t bits = bytes_ * 8;
+  const uint8_t one = 0x80, zero = 0;
+  add(&one, 1);
+  while (bytes_ % 64 != 56) add(&zero, 1);
+  uint8_t length[8];
+  for (int i = 0; i < 8; ++i) length[i] = static_cast<uint8_t>(bits >> (56 - 8 * i));
+  add(length, 8);
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (uint32_t word : state_)
+    for (int shift = 28; shift >= 0; shift -= 4) text += kDigits[word >> shift & 15];
+  return text;
+}
+
+std::string sha256_hex(std::string_view text) {
+  Sha256 hash;
+  hash.add(text);
+  return hash.hex();
+}
+
+uint64_t fast_hash(const void* data, size_t bytes, uint64_t seed) {
+  // Four independent lanes keep the multiplier busy; the length and the tail are mixed in last.
+  const auto* input = static_cast<const uint8_t*>(data);
+  uint64_t lane[4] = {seed, seed ^ kMix1, seed + kMix2, ~seed};
+  size_t i = 0;
+  for (; i + 32 <= bytes; i += 32)
+    for (int j = 0; j < 4; ++j)
+      lane[j] = std::rotl((lane[j] ^ load64(input + i + 8 * j)) * kMix1, 29);
+  uint64_t hash = bytes * kMix2;
+  for (uint64_t value : lane) hash = std::rotl((hash ^ value) * kMix2, 31);
+  for (; i < bytes; ++i) hash = std::rotl((hash ^ input[i]) * kMix1, 7);
+  hash ^= hash >> 31;
+  hash *= kMix2;
+  return hash ^ hash >> 29;
+}
+
+}  // namespace gptqb

@@ -1,0 +1,39 @@
+// The interface of an evaluator: a model and token windows in, metrics out. No files, no YAML.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/progress.h"
+#include "common/registry.h"
+#include "datasets/windows.h"
+#include "eval/metric.h"
+#include "models/causal_lm.h"
+
+namespace gptqb {
+
+// One dataset to evaluate on; `name` goes into metric names.
+struct EvaluationInput {
+  std::string name;
+  const TokenWindows* windows = nullptr;
+};
+
+struct EvaluationOptions {
+  int64_t batch = 0;                // windows that run together; 0: chosen by the evaluator
+  bool loss_in_model_dtype = false; // compat.loss_dtype: model
+  Progress* progress = nullptr;
+};
+
+class Evaluator {
+ public:
+  virtual ~Evaluator() = default;
+  // Throws Error naming the dataset if windows do not fit the model (seqlen over its positions, ids over its vocabulary).
+  virtual std::vector<Metric> evaluate(CausalLm& model, const std::vector<EvaluationInput>& inputs,
+                                       const EvaluationOptions& options) const = 0;
+};
+
+using EvaluatorFactory = std::unique_ptr<Evaluator> (*)();
+const Registry<EvaluatorFactory>& evaluators();
+
+}  // namespace gptqb

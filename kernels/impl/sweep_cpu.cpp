@@ -1,0 +1,122 @@
+// CPU sweep: tiles of rows stay in the first-level cache, lanes run across rows. The same body is compiled for
+// AVX-512, AVX2 and the baseline, and the best one this processor has is chosen at the first call.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/solver.h"
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define GPTQB_X86_LEVELS 1
+#else
+#define GPTQB_X86_LEVELS 0
+#endif
+
+namespace gptqb::kernels {
+namespace {
+
+// 32 columns x 64 rows of errors: 8 KiB in f32.
+constexpr int64_t kTileRows = 64;
+
+// t = W + carried + sum over earlier columns of the chunk of E N, for the rows of one tile.
+template <class T, int kRows>
+[[gnu::always_inline]] inline void column_values(const SweepChunk<T>& chunk, int64_t column,
+                                                 int64_t first_row,
+                                                 const T (*__restrict errors)[kRows],
+                                                 T* __restrict values) {
+  const T* __restrict weights = chunk.weights + column * chunk.rows + first_row;
+  const T* __restrict carried = chunk.carried + column * chunk.rows + first_row;
+  for (int r = 0; r < kRows; ++r) values[r] = weights[r] + carried[r];
+  for (int64_t i = 0; i < column; ++i) {
+    const T factor = chunk.factor[i * chunk.factor_stride + column];
+    for (int r = 0; r < kRows; ++r) values[r] += errors[i][r] * factor;
+  }
+}
+
+// One tile of exactly kRows rows. kRows is 64, or 1 for the rows that do not fill a tile.
+template <class T, int kRows>
+[[gnu::always_inline]] inline void sweep_tile(const SweepChunk<T>& chunk, int64_t first_row) {
+  T errors[SweepChunk<T>::kMaxColumns][kRows];
+  T values[kRows];
+  T codes[kRows];
+  double losses[kRows] = {};
+  const T max_code = chunk.max_code;
+  for (int64_t column = 0; column < chunk.columns; ++column) {
+    column_values<T, kRows>(chunk, column, first_row, errors, values);
+    const int64_t at = column * chunk.rows + first_row;
+    const int64_t grid = chunk.group_of_column[column] * chunk.rows + first_row;
+    const T* __restrict scales = chunk.scales + grid;
+    const T* __restrict zeros = chunk.zeros + grid;
+    const T* __restrict weights = chunk.weights + at;
+    T* __restrict error = errors[column];
+    T* __restrict error_out = chunk.errors + at;
+    const T diagonal = chunk.diagonal[column];
+    for (int r = 0; r < kRows; ++r) {
+      T code = std::rint(values[r] / scales[r]) + zeros[r];
+      code = code < T(0) ? T(0) : code;
+      code = code > max_code ? max_code : code;
+      const T quantized = scales[r] * (code - zeros[r]);
+      const T miss = (values[r] - quantized) * diagonal;
+      losses[r] += 0.5 * (static_cast<double>(miss) * static_cast<double>(miss));
+      error[r] = weights[r] - quantized;
+      error_out[r] = error[r];
+      codes[r] = code;
+    }
+    uint8_t* __restrict code_out = chunk.codes + at;
+    for (int r = 0; r < kRows; ++r) code_out[r] = static_cast<uint8_t>(codes[r]);
+  }
+  for (int r = 0; r < kRows; ++r) chunk.losses[first_row + r] += losses[r];
+}
+
+template <class T>
+[[gnu::always_inline]] inline void sweep_rows(const SweepChunk<T>& chunk, int64_t row_begin,
+                                              int64_t row_end) {
+  int64_t row = row_begin;
+  for (; row + kTileRows <= row_end; row += kTileRows) sweep_tile<T, kTileRows>(chunk, row);
+  for (; row < row_end; ++row) sweep_tile<T, 1>(chunk, row);
+}
+
+template <class T>
+void sweep_baseline(const SweepChunk<T>& chunk, int64_t row_begin, int64_t row_end) {
+  sweep_rows(chunk, row_begin, row_end);
+}
+
+#if GPTQB_X86_LEVELS
+template <class T>
+[[gnu::target("arch=x86-64-v3")]] void sweep_avx2(const SweepChunk<T>& chunk, int64_t row_begin,
+                                                  int64_t row_end) {
+  sweep_rows(chunk, row_begin, row_end);
+}
+
+template <class T>
+[[gnu::target("arch=x86-64-v4,prefer-vector-width=512")]] void sweep_avx512(
+    const SweepChunk<T>& chunk, int64_t row_begin, int64_t row_end) {
+  sweep_rows(chunk, row_begin, row_end);
+}
+#endif
+
+template <class T>
+using SweepFunction = void (*)(const SweepChunk<T>&, int64_t, int64_t);
+
+template <class T>
+SweepFunction<T> best_sweep() {
+#if GPTQB_X86_LEVELS
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("x86-64-v4")) return sweep_avx512<T>;
+  if (__builtin_cpu_supports("x86-64-v3")) return sweep_avx2<T>;
+#endif
+  return sweep_baseline<T>;
+}
+
+}  // namespace
+
+void sweep_cpu(const SweepChunk<float>& chunk, int64_t row_begin, int64_t row_end) {
+  static const SweepFunction<float> sweep = best_sweep<float>();
+  sweep(chunk, row_begin, row_end);
+}
+
+void sweep_cpu(const SweepChunk<double>& chunk, int64_t row_begin, int64_t row_end) {
+  static const SweepFunction<double> sweep = best_sweep<double>();
+  sweep(chunk, row_begin, row_end);
+}
+
+}  // namespace gptqb::kernels

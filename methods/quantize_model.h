@@ -1,0 +1,67 @@
+// The block driver of the paper (section 4, Setup): blocks in order, each quantized on the outputs of the
+// quantized blocks before it, stage by stage on kept intermediates.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/progress.h"
+#include "methods/block_model.h"
+#include "methods/quantizer.h"
+
+namespace gptqb {
+
+// Settings of one layer after overrides.
+struct LayerSettings {
+  bool skip = false;
+  std::string method;
+  QuantConfig quant;
+};
+
+// A finished block, as kept for resuming: its layers and a hash of the activations it put out.
+struct FinishedBlock {
+  std::map<std::string, QuantizedLinear> linears;  // by name within the block; CPU tensors
+  std::vector<LayerHealth> health;
+  uint64_t output_hash = 0;
+};
+
+// Where finished blocks are kept. The runner's implementation writes files atomically.
+class ResumeStore {
+ public:
+  virtual ~ResumeStore() = default;
+  virtual std::optional<FinishedBlock> load(int64_t block) = 0;
+  virtual void save(int64_t block, const FinishedBlock& finished) = 0;
+};
+
+struct QuantizeOptions {
+  MethodConfig method;
+  CompatPolicy compat;
+  // Settings by full layer name; called once per layer.
+  std::function<LayerSettings(const std::string& layer)> settings;
+  int64_t sequences_per_chunk = 1;  // sequences that run through a block together
+  ResumeStore* resume = nullptr;    // null: nothing is kept
+  Progress* progress = nullptr;     // null: silent
+};
+
+struct QuantizeReport {
+  std::vector<LayerHealth> layers;                // in model order
+  std::map<std::string, double> seconds;          // exclusive wall time by phase: read, forward, hessian, factor, solve
+  double seconds_total = 0;                       // of the whole call
+  int64_t resumed_blocks = 0;                     // taken from the resume store
+  int64_t quantized_weights = 0;                  // number of weights replaced
+  int64_t quantized_bits = 0;                     // bits they take, scales, zeros and indices counted
+};
+
+// Quantizes every linear of every block of `model` in place. `calibration` and `heldout` are i64
+// [sequences, seqlen] (heldout may be undefined: no held-out errors, no drift). Without true_sequential all statistics
+// of a block come from the dense block; with it each stage sees the quantized stages before it, in one pass.
+// Throws Error naming the layer; Interrupted between units of work, after which the same call with the same
+// resume store goes on from the last finished block and checks its output's hash.
+QuantizeReport quantize_model(BlockModel& model, const at::Tensor& calibration, const at::Tensor& heldout,
+                              const QuantizeOptions& options);
+
+}  // namespace gptqb

@@ -1,0 +1,104 @@
+#include "methods/quantized_linear.h"
+
+#include "common/error.h"
+
+namespace gptqb {
+namespace {
+
+std::string shape_text(const at::Tensor& tensor) {
+  std::string text = "[";
+  for (int64_t i = 0; i < tensor.dim(); ++i)
+    text += (i ? ", " : "") + std::to_string(tensor.size(i));
+  return text + "]";
+}
+
+void expect_tensor(const std::string& where, const char* name, const at::Tensor& tensor,
+                   at::IntArrayRef shape, at::ScalarType dtype) {
+  if (!tensor.defined()) throw Error(where, std::string(name) + ": expected a tensor, got none");
+  if (tensor.scalar_type() != dtype)
+    throw Error(where, std::string(name) + ": expected dtype " + at::toString(dtype) + ", got " +
+                           at::toString(tensor.scalar_type()));
+  if (tensor.sizes() != shape) {
+    std::string wanted = "[";
+    for (size_t i = 0; i < shape.size(); ++i) wanted += (i ? ", " : "") + std::to_string(shape[i]);
+    throw Error(where,
+                std::string(name) + ": expected shape " + wanted + "], got " + shape_text(tensor));
+  }
+  if (!tensor.is_contiguous())
+    throw Error(where, std::string(name) + ": expected a contiguous tensor");
+}
+
+void expect_at_most(const std::string& where, const char* name, const at::Tensor& tensor,
+                    int64_t limit) {
+  if (tensor.numel() == 0) return;
+  const int64_t largest = tensor.max().item<int64_t>();
+  if (largest > limit)
+    throw Error(where, std::string(name) + ": expected values of at most " + std::to_string(limit) +
+                           ", got " + std::to_string(largest));
+}
+
+}  // namespace
+
+at::Tensor QuantizedLinear::dequantize(at::ScalarType dtype) const {
+  const int64_t rows = out_features();
+  const int64_t columns = in_features();
+  const auto values = codes.to(at::kFloat);
+  if (group_of_input.defined()) {
+    const auto index = group_of_input.to(at::kLong);
+    const auto zero = zeros.to(at::kFloat).index_select(1, index);
+    return ((values - zero) * scales.index_select(1, index)).to(dtype);
+  }
+  const int64_t width = group_size < 0 || group_size > columns ? columns : group_size;
+  const int64_t full = columns / width;
+  auto result = at::empty_like(values);
+  const auto fill = [&](int64_t first_group, int64_t count, int64_t group_width) {
+    if (count == 0) return;
+    const int64_t begin = first_group * width;
+    const auto shape = std::vector<int64_t>{rows, count, group_width};
+    const auto zero = zeros.narrow(1, first_group, count).to(at::kFloat).unsqueeze(2);
+    const auto scale = scales.narrow(1, first_group, count).unsqueeze(2);
+    const auto part = values.narrow(1, begin, count * group_width).reshape(shape);
+    result.narrow(1, begin, count * group_width)
+        .copy_(((part - zero) * scale).reshape({rows, count * group_width}));
+  };
+  fill(0, full, width);
+  fill(full, columns % width == 0 ? 0 : 1, columns % width);
+  return result.to(dtype);
+}
+
+int64_t QuantizedLinear::stored_bits(int64_t scale_bits) const {
+  const int64_t index_bits = group_of_input.defined() ? 32 * in_features() : 0;
+  return codes.numel() * bits + scales.numel() * (scale_bits + bits) + index_bits;
+}
+
+void QuantizedLinear::validate(const std::string& where) const {
+  if (!codes.defined() || codes.dim() != 2)
+    throw Error(where, "codes: expected a matrix [out, in], got " +
+                           (codes.defined() ? shape_text(codes) : std::string("none")));
+  const int64_t rows = out_features();
+  const int64_t columns = in_features();
+  if (bits < 1 || bits > 8)
+    throw Error(where, "bits: expected 1 to 8, got " + std::to_string(bits));
+  if (group_size == 0 || group_size < -1)
+    throw Error(where, "group_size: expected -1 or at least 1, got " + std::to_string(group_size));
+  const int64_t width = group_size < 0 ? columns : group_size;
+  const int64_t groups_wanted = columns == 0 ? 0 : (columns + width - 1) / width;
+  expect_tensor(where, "codes", codes, {rows, columns}, at::kByte);
+  expect_tensor(where, "scales", scales, {rows, groups_wanted}, at::kFloat);
+  expect_tensor(where, "zeros", zeros, {rows, groups_wanted}, at::kByte);
+  const int64_t max_code = (int64_t{1} << bits) - 1;
+  expect_at_most(where, "codes", codes, max_code);
+  expect_at_most(where, "zeros", zeros, max_code);
+  const auto bad = at::logical_or(scales.isfinite().logical_not(), scales.le(0));
+  if (bad.any().item<bool>())
+    throw Error(where, "scales: expected finite values above 0, got " +
+                           std::to_string(bad.sum().item<int64_t>()) + " that are not");
+  if (group_of_input.defined()) {
+    expect_tensor(where, "group_of_input", group_of_input, {columns}, at::kInt);
+    expect_at_most(where, "group_of_input", group_of_input, groups_wanted - 1);
+    if (columns > 0 && group_of_input.min().item<int64_t>() < 0)
+      throw Error(where, "group_of_input: expected values of at least 0, got a negative one");
+  }
+}
+
+}  // namespace gptqb

@@ -1,0 +1,121 @@
+// One cell of an experiment: everything that decides its numbers, resolved, and the identity made of it.
+//
+// A cell is made from its canonical text, a JSON object of dotted keys in alphabetical order with every default
+// filled in and every key its method does not use left out. Paths keep `${NAME}` unexpanded in it, so that the id
+// is the same on every machine; all other values are stored expanded, since they change the result.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "datasets/dataset.h"
+#include "datasets/windows.h"
+#include "methods/method_config.h"
+#include "methods/quant_config.h"
+
+namespace gptqb {
+
+struct ModelSpec {
+  std::string path;             // Hugging Face folder, `${...}` expanded; empty for a synthetic model
+  std::string path_unexpanded;  // as the experiment file has it
+  std::string dtype = "auto";   // float16, bfloat16, float32, auto
+  std::string checkpoint_format = "auto";
+  std::string backend = "auto";
+};
+
+// A dataset and its share of the calibration samples, in (0, 1]; shares of a list add up to 1.
+struct DatasetShare {
+  DatasetSpec dataset;
+  double share = 1;
+};
+
+struct CalibrationSpec {
+  std::vector<DatasetShare> datasets;  // one, unless the experiment mixes
+  int64_t samples = 128;
+  int64_t seqlen = 2048;
+  int64_t seed = 0;
+  int64_t heldout = 8;
+  Draw draw = Draw::kReference;
+};
+
+// One entry of `evaluate`. Only `perplexity` runs so far; the others are planned and their cells are skipped.
+struct EvaluatorSpec {
+  std::string name;                   // an entry of evaluators.def
+  std::vector<DatasetSpec> datasets;  // labels are distinct: they name the metrics
+  int64_t seqlen = 2048;              // tokens a window
+  int64_t max_windows = 0;            // of each dataset; 0: all
+  int64_t batch = 0;                  // windows run together; 0: chosen by the evaluator
+  BosPolicy bos = BosPolicy::kTokenizer;
+};
+
+// What the overrides leave of a cell's settings for one layer (torch-free twin of LayerSettings).
+struct LayerChoice {
+  bool skip = false;
+  std::string method;
+  QuantConfig quant;
+};
+
+// One rule of `overrides`: what layers matching `match` get.
+struct OverrideRule {
+  std::string match;  // glob over full layer names
+  LayerChoice choice;
+};
+
+class Cell {
+ public:
+  // Reads canonical text (or any JSON object of the same keys: a record's `settings`) back, expanding `${...}`.
+  // Throws Error naming the key for an unknown key, a wrong type, a value out of range or an unset variable.
+  static Cell from_json(const std::string& canonical);
+
+  // First 16 hex digits of the SHA-256 of canonical().
+  const std::string& id() const { return id_; }
+  const std::string& canonical() const { return canonical_; }
+  // (dotted key, value as text), in the order of the schema: the columns of results.csv. A key that the method
+  // does not use is absent.
+  const std::vector<std::pair<std::string, std::string>>& settings() const { return settings_; }
+  // The text of one setting; "" if the cell has no such key.
+  std::string setting(const std::string& key) const;
+
+  const ModelSpec& model() const { return model_; }
+  const CalibrationSpec& calibration() const { return calibration_; }
+  const MethodConfig& method() const { return method_; }
+  const QuantConfig& quant() const { return quant_; }
+  const CompatPolicy& compat() const { return compat_; }
+  const std::vector<OverrideRule>& overrides() const { return overrides_; }
+  const std::vector<EvaluatorSpec>& evaluators() const { return evaluators_; }
+
+  // Method `none`: nothing is quantized.
+  bool dense() const { return method_.name == "none"; }
+  // Whether the result depends on calibration data: false for `none` and for plain rounding, whose cells have no
+  // `calibration.*` settings (so that cells which differ only there are one cell).
+  bool needs_calibration() const { return needs_calibration_; }
+
+  // Settings of a layer by its full name; the first matching rule wins.
+  LayerChoice settings_for(const std::string& layer) const;
+  // A sentence for each rule that is the first match of none of `layers` (full names): an error for the caller to
+  // raise before any work.
+  std::vector<std::string> unmatched_rules(const std::vector<std::string>& layers) const;
+
+  // "gptq 4 bits g128 act-order": short name for progress lines and the log.
+  std::string summary() const;
+
+ private:
+  friend struct CellAccess;
+  Cell() = default;
+
+  std::string id_;
+  std::string canonical_;
+  std::vector<std::pair<std::string, std::string>> settings_;
+  ModelSpec model_;
+  CalibrationSpec calibration_;
+  MethodConfig method_;
+  QuantConfig quant_;
+  CompatPolicy compat_;
+  std::vector<OverrideRule> overrides_;
+  std::vector<EvaluatorSpec> evaluators_;
+  bool needs_calibration_ = false;
+};
+
+}  // namespace gptqb

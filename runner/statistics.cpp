@@ -1,0 +1,113 @@
+#include "runner/statistics.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "common/error.h"
+
+namespace gptqb {
+namespace {
+
+constexpr double kConfidence = 0.95;
+
+// Continued fraction of the incomplete beta function (Abramowitz and Stegun 26.5.8), by Lentz's method.
+double beta_fraction(double x, double a, double b) {
+  constexpr double kTiny = 1e-300;
+  const auto guard = [](double value) { return std::abs(value) < kTiny ? kTiny : value; };
+  double c = 1;
+  double d = 1 / guard(1 - (a + b) * x / (a + 1));
+  double result = d;
+  for (int m = 1; m <= 1000; ++m) {
+    const double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
+    d = 1 / guard(1 + even * d);
+    c = guard(1 + even / c);
+    result *= d * c;
+    const double odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
+    d = 1 / guard(1 + odd * d);
+    c = guard(1 + odd / c);
+    const double step = d * c;
+    result *= step;
+    if (std::abs(step - 1) < 1e-15) break;
+  }
+  return result;
+}
+
+// Regularized incomplete beta function I_x(a, b).
+double incomplete_beta(double x, double a, double b) {
+  if (x <= 0) return 0;
+  if (x >= 1) return 1;
+  const double front = std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) +
+                                a * std::log(x) + b * std::log1p(-x));
+  // The fraction converges fast only on this side; the other by symmetry.
+  if (x < (a + 1) / (a + b + 2)) return front * beta_fraction(x, a, b) / a;
+  return 1 - front * beta_fraction(1 - x, b, a) / b;
+}
+
+// Share of Student's t above `t` >= 0.
+double upper_tail(double t, double degrees) {
+  return 0.5 * incomplete_beta(degrees / (degrees + t * t), degrees / 2, 0.5);
+}
+
+}  // namespace
+
+MeanEstimate estimate_mean(const std::vector<double>& samples) {
+  MeanEstimate result;
+  result.count = static_cast<int64_t>(samples.size());
+  if (samples.empty()) {
+    result.mean = std::numeric_limits<double>::quiet_NaN();
+    return result;
+  }
+  double sum = 0;
+  for (double sample : samples) sum += sample;
+  result.mean = sum / static_cast<double>(result.count);
+  if (result.count < 2) return result;
+  double squares = 0;
+  for (double sample : samples) squares += (sample - result.mean) * (sample - result.mean);
+  result.deviation = std::sqrt(squares / static_cast<double>(result.count - 1));
+  result.standard_error = *result.deviation / std::sqrt(static_cast<double>(result.count));
+  return result;
+}
+
+double perplexity_standard_error(double perplexity, double standard_error_of_mean_loss) {
+  return perplexity * standard_error_of_mean_loss;
+}
+
+double student_t_quantile(double probability, double degrees) {
+  if (!(probability > 0 && probability < 1) || !(degrees >= 1))
+    throw Error("student_t_quantile", "expected 0 < probability < 1 and degrees >= 1, got " +
+                                          std::to_string(probability) + " and " +
+                                          std::to_string(degrees));
+  if (probability == 0.5) return 0;
+  if (probability < 0.5) return -student_t_quantile(1 - probability, degrees);
+  const double tail = 1 - probability;
+  double low = 0;
+  double high = 1;
+  while (upper_tail(high, degrees) > tail && high < 1e300) high *= 2;
+  for (int i = 0; i < 200 && high - low > 1e-14 * high; ++i) {
+    const double middle = 0.5 * (low + high);
+    (upper_tail(middle, degrees) > tail ? low : high) = middle;
+  }
+  return 0.5 * (low + high);
+}
+
+std::optional<PairedDifference> paired_difference(const std::vector<double>& a,
+                                                  const std::vector<double>& b) {
+  if (a.size() != b.size() || a.empty()) return std::nullopt;
+  std::vector<double> differences(a.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    differences[i] = a[i] - b[i];
+    if (!std::isfinite(differences[i])) return std::nullopt;
+  }
+  const MeanEstimate estimate = estimate_mean(differences);
+  PairedDifference result;
+  result.count = estimate.count;
+  result.mean = estimate.mean;
+  if (estimate.standard_error)
+    result.half_width =
+        student_t_quantile(0.5 + kConfidence / 2, static_cast<double>(estimate.count - 1)) *
+        *estimate.standard_error;
+  return result;
+}
+
+}  // namespace gptqb

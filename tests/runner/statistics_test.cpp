@@ -1,0 +1,96 @@
+#include "runner/statistics.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "common/error.h"
+
+namespace gptqb {
+namespace {
+
+TEST(StatisticsTest, MeanAndStandardErrorByHand) {
+  const MeanEstimate estimate = estimate_mean({2, 4, 4, 6});
+  EXPECT_EQ(estimate.count, 4);
+  EXPECT_DOUBLE_EQ(estimate.mean, 4);
+  EXPECT_DOUBLE_EQ(*estimate.deviation, std::sqrt(8.0 / 3));
+  EXPECT_DOUBLE_EQ(*estimate.standard_error, std::sqrt(8.0 / 3) / 2);
+}
+
+TEST(StatisticsTest, OneSampleHasNoSpreadAndNoneHasNoMean) {
+  EXPECT_DOUBLE_EQ(estimate_mean({3}).mean, 3);
+  EXPECT_FALSE(estimate_mean({3}).standard_error);
+  EXPECT_TRUE(std::isnan(estimate_mean({}).mean));
+}
+
+TEST(StatisticsTest, PerplexityErrorIsFirstOrder) {
+  EXPECT_DOUBLE_EQ(perplexity_standard_error(20, 0.01), 0.2);
+}
+
+// Printed tables of Student's t (any statistics book), two-sided 95 % and 99 %, and the closed forms for 1 and 2 degrees.
+TEST(StatisticsTest, StudentQuantilesMatchPrintedTables) {
+  struct Row {
+    double probability, degrees, value, tolerance;
+  };
+  for (const Row& row : {Row{0.975, 1, 12.706, 5e-4}, Row{0.975, 2, 4.303, 5e-4},
+                         Row{0.975, 5, 2.571, 5e-4}, Row{0.975, 7, 2.365, 5e-4},
+                         Row{0.975, 30, 2.042, 5e-4}, Row{0.975, 120, 1.980, 5e-4},
+                         Row{0.975, 1e6, 1.95996, 1e-5}, Row{0.995, 10, 3.169, 5e-4},
+                         Row{0.95, 4, 2.132, 5e-4}, Row{0.5, 9, 0.0, 0},
+                         Row{0.025, 5, -2.571, 5e-4}})
+    EXPECT_NEAR(student_t_quantile(row.probability, row.degrees), row.value, row.tolerance)
+        << row.probability << " " << row.degrees;
+  EXPECT_NEAR(student_t_quantile(0.975, 1), std::tan(M_PI * 0.475), 1e-8);
+  EXPECT_NEAR(student_t_quantile(0.9, 2), 0.8 * std::sqrt(2 / (4 * 0.9 * 0.1)), 1e-10);
+}
+
+TEST(StatisticsTest, StudentQuantileRefusesWhatHasNoMeaning) {
+  try {
+    student_t_quantile(0.975, 0);
+    ADD_FAILURE() << "expected Error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "[student_t_quantile] expected 0 < probability < 1 and degrees >= 1, got 0.975000 "
+                 "and 0.000000");
+  }
+}
+
+// Differences 1, 2, 3: mean 2, deviation 1, t(2) = 4.3027, so half width 4.3027 / sqrt(3).
+TEST(StatisticsTest, PairedDifferenceByHand) {
+  const auto difference = paired_difference({11, 22, 33}, {10, 20, 30});
+  ASSERT_TRUE(difference);
+  EXPECT_DOUBLE_EQ(difference->mean, 2);
+  EXPECT_NEAR(*difference->half_width, 4.302653 / std::sqrt(3.0), 1e-6);
+  EXPECT_TRUE(difference->tie());
+}
+
+// Windows differ far more among themselves than the models do: only the pairing sees the difference.
+TEST(StatisticsTest, PairingCancelsTheDifficultyOfWindows) {
+  const auto difference = paired_difference({1.011, 5.009, 9.010, 3.010}, {1, 5, 9, 3});
+  ASSERT_TRUE(difference);
+  EXPECT_FALSE(difference->tie());
+  EXPECT_NEAR(difference->mean, 0.010, 1e-12);
+  EXPECT_LT(*difference->half_width, 0.002);
+}
+
+TEST(StatisticsTest, EqualSamplesTieAndAConstantShiftDoesNot) {
+  EXPECT_TRUE(paired_difference({1, 2}, {1, 2})->tie());
+  EXPECT_FALSE(paired_difference({1.5, 2.5}, {1, 2})->tie());
+}
+
+TEST(StatisticsTest, OneWindowGivesNoIntervalAndNoTie) {
+  const auto difference = paired_difference({2}, {1});
+  ASSERT_TRUE(difference);
+  EXPECT_FALSE(difference->half_width);
+  EXPECT_FALSE(difference->tie());
+}
+
+TEST(StatisticsTest, WhatCannotBePairedIsNotCompared) {
+  EXPECT_FALSE(paired_difference({1, 2}, {1}));
+  EXPECT_FALSE(paired_difference({}, {}));
+  EXPECT_FALSE(paired_difference({1, std::numeric_limits<double>::infinity()}, {1, 2}));
+}
+
+}  // namespace
+}  // namespace gptqb
