@@ -1,10 +1,7 @@
-// How an options struct describes its own keys, once, for defaults, YAML parsing, `schema` and the record.
+// The two building blocks of a table of options: bounds of a number, and the words of an enum.
 //
-// A struct offers `template <class Visitor> void visit(Visitor& v)` and calls, for each field,
-//     v.option("damping", damping, Range{0, 1}, "share of the mean of diag(H) added to the diagonal");
-//     v.choice("solver", solver, {{"fast", Solver::kFast}, {"reference", Solver::kReference}}, "...");
-// Field types are bool, int64_t, double and std::string; a choice is any enum. Visitors live where they are
-// needed (runner/schema.cpp parses, prints and records), so this header depends on nothing.
+// The one table of all keys is runner/schema.cpp; defaults, checking, `gptq-bench schema` and the
+// record come from it.
 #pragma once
 
 #include <initializer_list>

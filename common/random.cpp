@@ -11,8 +11,8 @@ namespace gptqb {
 
 namespace {
 
-// Stands in for std::seed_seq: hands std::mt19937 the state that MT19937's init_by_array makes of the words of
-// `seed` (Matsumoto and Nishimura's reference initialisation, which CPython uses).
+// Stands in for std::seed_seq: hands std::mt19937 the state that MT19937's init_by_array makes of
+// the words of `seed` (Matsumoto and Nishimura's reference initialisation, which CPython uses).
 class InitByArray {
  public:
   using result_type = uint32_t;
@@ -67,20 +67,25 @@ PythonRandom::PythonRandom(uint64_t seed) : generator_(seeded(seed)) {}
 
 int64_t PythonRandom::randint(int64_t low, int64_t high) {
   if (high < low)
-    throw Error("randint", "expected a range with at least one integer, got [" + std::to_string(low) + ", " +
-                               std::to_string(high) + "]");
+    throw Error("randint", "expected a range with at least one integer, got [" +
+                               std::to_string(low) + ", " + std::to_string(high) + "]");
   // Unsigned, so that the widest ranges do not overflow; 0 stands for 2^64.
   const uint64_t size = static_cast<uint64_t>(high) - static_cast<uint64_t>(low) + 1;
-  const int bits = size == 0 ? 64 : std::bit_width(size);
+  const int bits = size == 0 ? 65 : std::bit_width(size);
   while (true) {
     // CPython's getrandbits: 32-bit words from the lowest up, the last one cut to its top bits.
     uint64_t value = 0;
+    bool too_large = false;
     for (int done = 0; done < bits; done += 32) {
       uint64_t word = generator_();
       if (bits - done < 32) word >>= 32 - (bits - done);
-      value |= word << done;
+      if (done < 64)
+        value |= word << done;
+      else
+        too_large = word != 0;
     }
-    if (size == 0 || value < size) return static_cast<int64_t>(static_cast<uint64_t>(low) + value);
+    if (size == 0 ? !too_large : value < size)
+      return static_cast<int64_t>(static_cast<uint64_t>(low) + value);
   }
 }
 

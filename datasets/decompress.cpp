@@ -29,26 +29,34 @@ constexpr size_t kPiece = size_t{1} << 20;
 // The compressed bytes of a file, a piece at a time.
 class Input {
  public:
-  explicit Input(const std::filesystem::path& path) : path_(path), buffer_(kPiece), file_(nullptr, std::fclose) {
-    if (std::filesystem::is_directory(path)) throw Error(path.string(), "expected a file, got a folder");
+  explicit Input(const std::filesystem::path& path)
+      : path_(path), buffer_(kPiece), file_(nullptr, std::fclose) {
+    if (std::filesystem::is_directory(path))
+      throw Error(path.string(), "expected a file, got a folder");
     file_.reset(std::fopen(path.c_str(), "rb"));
-    if (!file_) throw Error(path.string(), std::string("expected a readable file, got: ") + std::strerror(errno));
+    if (!file_)
+      throw Error(path.string(),
+                  std::string("expected a readable file, got: ") + std::strerror(errno));
   }
 
   // The next piece, empty at the end.
   std::string_view next() {
     const size_t read = std::fread(buffer_.data(), 1, buffer_.size(), file_.get());
     if (read == 0 && std::ferror(file_.get()))
-      throw Error(path_.string(), std::string("expected to read the file, got: ") + std::strerror(errno));
+      throw Error(path_.string(),
+                  std::string("expected to read the file, got: ") + std::strerror(errno));
     consumed_ += read;
     return {buffer_.data(), read};
   }
 
   // `unread` bytes of the last piece were not used yet.
-  [[noreturn]] void damaged(const std::string& form, size_t unread, const std::string& reason) const {
-    throw Error(path_.string(), "expected a whole " + form + " stream, got " + reason + " at byte " +
-                                    std::to_string(consumed_ - unread) +
-                                    " of the compressed file. Fetch the file again, its download may have broken off");
+  [[noreturn]] void damaged(const std::string& form, size_t unread,
+                            const std::string& reason) const {
+    throw Error(
+        path_.string(),
+        "expected a whole " + form + " stream, got " + reason + " at byte " +
+            std::to_string(consumed_ - unread) +
+            " of the compressed file. Fetch the file again, its download may have broken off");
   }
 
  private:
@@ -66,10 +74,12 @@ void read_plain(Input& input, const Sink& sink) {
 void read_gzip(Input& input, const Sink& sink) {
   z_stream stream{};
   // 15 bits of window, and gzip's own header and checksum instead of zlib's.
-  if (inflateInit2(&stream, 15 + 16) != Z_OK) throw Error("zlib", "expected to start a decoder, got no memory");
+  if (inflateInit2(&stream, 15 + 16) != Z_OK)
+    throw Error("zlib", "expected to start a decoder, got no memory");
   const std::unique_ptr<z_stream, int (*)(z_stream*)> guard(&stream, inflateEnd);
   std::vector<char> output(kPiece);
-  bool inside = true;  // in a member that has not ended; an empty file has none and counts as cut short
+  bool inside =
+      true;  // in a member that has not ended; an empty file has none and counts as cut short
   for (std::string_view piece = input.next(); !piece.empty(); piece = input.next()) {
     stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(piece.data()));
     stream.avail_in = static_cast<uInt>(piece.size());
@@ -116,14 +126,16 @@ void read_xz(Input& input, const Sink& sink) {
     if (made > 0) sink({output.data(), made});
     if (code == LZMA_BUF_ERROR) input.damaged("xz", stream.avail_in, "its end too soon");
     if (code == LZMA_FORMAT_ERROR) input.damaged("xz", stream.avail_in, "data of another format");
-    if (code != LZMA_OK && code != LZMA_STREAM_END) input.damaged("xz", stream.avail_in, "damaged data");
+    if (code != LZMA_OK && code != LZMA_STREAM_END)
+      input.damaged("xz", stream.avail_in, "damaged data");
   }
 }
 #endif
 
 #if GPTQB_HAS_ZSTD
 void read_zstd(Input& input, const Sink& sink) {
-  const std::unique_ptr<ZSTD_DStream, size_t (*)(ZSTD_DStream*)> stream(ZSTD_createDStream(), ZSTD_freeDStream);
+  const std::unique_ptr<ZSTD_DStream, size_t (*)(ZSTD_DStream*)> stream(ZSTD_createDStream(),
+                                                                        ZSTD_freeDStream);
   if (!stream) throw Error("libzstd", "expected to start a decoder, got no memory");
   std::vector<char> output(kPiece);
   size_t wanted = 1;  // 0 at the end of a frame
@@ -142,12 +154,15 @@ void read_zstd(Input& input, const Sink& sink) {
 }
 #endif
 
-[[maybe_unused]] [[noreturn]] void missing_library(const std::filesystem::path& path, const std::string& library,
+[[maybe_unused]] [[noreturn]] void missing_library(const std::filesystem::path& path,
+                                                   const std::string& library,
                                                    const std::string& package) {
-  throw Error(path.string(), "expected a file that this build can read, got one that needs " + library +
-                                 ", which was not there when the program was built. Unpack the file beside itself, or "
-                                 "install " +
-                                 package + " and build again");
+  throw Error(
+      path.string(),
+      "expected a file that this build can read, got one that needs " + library +
+          ", which was not there when the program was built. Unpack the file beside itself, or "
+          "install " +
+          package + " and build again");
 }
 
 }  // namespace

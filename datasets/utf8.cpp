@@ -6,7 +6,8 @@ namespace {
 
 bool in_range(unsigned char byte, int low, int high) { return byte >= low && byte <= high; }
 
-// Bytes of the well-formed character at `offset` (`valid` true), or of the ill-formed stretch to replace by one U+FFFD.
+// Bytes of the well-formed character at `offset` (`valid` true), or of the ill-formed stretch to
+// replace by one U+FFFD.
 size_t sequence_length(std::string_view text, size_t offset, bool& valid) {
   const auto at = [&](size_t i) -> unsigned char { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = at(offset);
@@ -65,7 +66,9 @@ std::string replace_invalid_utf8(std::string_view text) {
 }
 
 Utf8Char decode_utf8(std::string_view text, size_t offset) {
-  const auto at = [&](size_t i) -> uint32_t { return static_cast<unsigned char>(text[offset + i]); };
+  const auto at = [&](size_t i) -> uint32_t {
+    return static_cast<unsigned char>(text[offset + i]);
+  };
   const uint32_t lead = at(0);
   if (lead < 0x80) return {lead, 1};
   if (lead < 0xE0) return {(lead & 0x1F) << 6 | (at(1) & 0x3F), 2};
@@ -74,9 +77,9 @@ Utf8Char decode_utf8(std::string_view text, size_t offset) {
 }
 
 bool is_white_space(uint32_t code) {
-  return (code >= 0x09 && code <= 0x0D) || code == 0x20 || code == 0x85 || code == 0xA0 || code == 0x1680 ||
-         (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F ||
-         code == 0x205F || code == 0x3000;
+  return (code >= 0x09 && code <= 0x0D) || code == 0x20 || code == 0x85 || code == 0xA0 ||
+         code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 ||
+         code == 0x202F || code == 0x205F || code == 0x3000;
 }
 
 size_t skip_white_space(std::string_view text, size_t begin) {

@@ -1,4 +1,5 @@
-// Windows of token ids: what calibration and evaluation run on, fixed by (dataset, tokenizer, protocol, seed).
+// Windows of token ids: what calibration and evaluation run on, fixed by (dataset, tokenizer,
+// protocol, seed).
 #pragma once
 
 #include <cstdint>
@@ -15,20 +16,24 @@ namespace gptqb {
 struct TokenWindows {
   int64_t count = 0;
   int64_t seqlen = 0;
-  std::vector<int32_t> ids;      // [count, seqlen]
-  std::string dataset;           // label of the corpus
-  int64_t documents = 0;         // rows or documents of the corpus
-  int64_t stream_tokens = 0;     // ids of the whole stream (kStream, kHeadStream), all drawn documents else
-  int64_t dropped_tokens = 0;    // tail that filled no window
-  std::vector<int64_t> starts;   // of each window in the stream, or within its document
-  std::string ids_sha256;        // of the whole stream's ids as little-endian int32 (kStream), of `ids` else
+  std::vector<int32_t> ids;  // [count, seqlen]
+  std::string dataset;       // label of the corpus
+  int64_t documents = 0;     // rows or documents of the corpus; 0 for token ids
+  int64_t stream_tokens =
+      0;  // ids of the whole stream (kStream, kHeadStream), of all documents used else
+  int64_t dropped_tokens =
+      0;  // ids of a stream after the last window that the protocol takes from it; 0 for draws
+  std::vector<int64_t> starts;  // of each window in the stream, or within its document
+  std::string
+      ids_sha256;  // of the whole stream's ids as little-endian int32 (kStream), of `ids` else
   std::vector<SourceFile> files;
 
   const int32_t* window(int64_t index) const { return ids.data() + index * seqlen; }
 };
 
 enum class BosPolicy {
-  kTokenizer,  // as the tokenizer's default: at most one, at the head of each encoded string (the published protocol)
+  kTokenizer,  // as the tokenizer's default: at most one, at the head of each encoded string (the
+               // published protocol)
   kNone,
   kEveryWindow,  // each window starts with BOS and holds seqlen - 1 ids of text
 };
@@ -39,20 +44,28 @@ enum class Draw {
   kVariable,   // whole documents of any length (not supported yet)
 };
 
-// Disjoint windows in order, tail dropped (protocol.md section 3); `max_windows` 0 = all. Throws Error if not one
-// window can be filled (names tokens found and needed) or if kEveryWindow is asked of a tokenizer without BOS.
-TokenWindows evaluation_windows(const Corpus& corpus, const Tokenizer* tokenizer, int64_t seqlen, int64_t max_windows,
-                                BosPolicy bos);
+// Disjoint windows in order, tail dropped (protocol.md section 3); `max_windows` 0 = all. Random
+// documents (the old C4 protocol) are drawn with seed 0; a document of exactly `seqlen` ids, on
+// which the published code stops with an error, is not used. `tokenizer` may be null for a corpus
+// of token ids. Throws Error if not one window can be filled (names tokens found and needed) or if
+// kEveryWindow is asked of a tokenizer without BOS.
+TokenWindows evaluation_windows(const Corpus& corpus, const Tokenizer* tokenizer, int64_t seqlen,
+                                int64_t max_windows, BosPolicy bos);
 
 struct CalibrationWindows {
   TokenWindows calibration;
-  TokenWindows heldout;           // disjoint from `calibration`; may hold fewer than asked for, or none
-  std::string heldout_shortage;   // empty, or why there are fewer held-out windows than asked for
+  TokenWindows heldout;  // disjoint from `calibration`; may hold fewer than asked for, or none
+  std::string heldout_shortage;  // empty, or why there are fewer held-out windows than asked for
 };
 
-// `samples` windows of `seqlen` ids drawn with random.seed(seed) exactly as the published code (protocol.md
-// section 1). Throws Error when the corpus is too small: names tokens (or documents long enough) found and needed.
-CalibrationWindows calibration_windows(const Corpus& corpus, const Tokenizer* tokenizer, int64_t samples, int64_t seqlen,
-                                       uint64_t seed, Draw draw, int64_t heldout);
+// `samples` windows of `seqlen` ids drawn with random.seed(seed) exactly as the published code
+// (protocol.md section 1); documents of exactly `seqlen` ids as above. kDisjoint: from a stream,
+// places on a grid of `seqlen` (shifted at random) without repetition; from documents, each
+// document at most once. Held-out windows: from a stream, evenly spread over the stretches that
+// calibration leaves free; from documents, the middles of the first ones not used. Throws Error
+// when the corpus is too small: names tokens (or documents long enough) found and needed.
+CalibrationWindows calibration_windows(const Corpus& corpus, const Tokenizer* tokenizer,
+                                       int64_t samples, int64_t seqlen, uint64_t seed, Draw draw,
+                                       int64_t heldout);
 
 }  // namespace gptqb

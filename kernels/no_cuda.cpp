@@ -1,0 +1,27 @@
+// The CUDA half of this folder in a build without CUDA: the same functions, which say so.
+#include "common/error.h"
+#include "kernels/device_info.h"
+#include "kernels/solver.h"
+
+namespace gptqb::kernels {
+namespace {
+
+constexpr const char* kReason =
+    "built without CUDA; configure with -DGPTQ_BENCH_CUDA=ON where nvcc is installed";
+
+[[noreturn]] void refuse(const char* what) {
+  throw Error(what, std::string("expected a build with CUDA, got one ") + kReason);
+}
+
+}  // namespace
+
+CudaInfo cuda_info() {
+  CudaInfo info;
+  info.unavailable = kReason;
+  return info;
+}
+
+void sweep_cuda(const SweepChunk<float>&, void*) { refuse("sweep_cuda"); }
+void sweep_cuda(const SweepChunk<double>&, void*) { refuse("sweep_cuda"); }
+
+}  // namespace gptqb::kernels

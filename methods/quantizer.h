@@ -15,6 +15,8 @@
 
 namespace gptqb {
 
+class FactorCache;
+
 // One linear to quantize. References stay owned by the caller.
 struct LinearProblem {
   std::string layer;                          // full name, for messages: "model.layers.3.mlp.down_proj"
@@ -24,6 +26,7 @@ struct LinearProblem {
   QuantConfig quant;
   MethodConfig method;
   CompatPolicy compat;
+  FactorCache* factors = nullptr;             // shared by all linears with these `stats`; null: nothing is kept
 };
 
 // How a layer fared: the columns of layers.csv (definitions: docs/architecture.md, layer errors). Numbers that do
@@ -61,7 +64,8 @@ struct LayerResult {
 class Quantizer {
  public:
   virtual ~Quantizer() = default;
-  // Whether calibration statistics are needed; the driver collects none for a method that says no.
+  // Whether the method cannot do without calibration statistics. Where there are calibration windows the driver
+  // collects them for every method, because the error columns of LayerHealth need them.
   virtual bool needs_stats() const = 0;
   // Throws Error naming the layer: non-finite weights or inputs, a factorization that fails at every damping tried.
   virtual LayerResult quantize(const LinearProblem& problem) const = 0;

@@ -22,22 +22,25 @@ class CausalLm : public BlockModel {
   virtual std::optional<int64_t> bos_token_id() const = 0;
   virtual std::optional<int64_t> eos_token_id() const = 0;
 
-  // Logits [.., vocab] in the model's dtype of hidden states [.., hidden] that left the last block: final norm
-  // and output projections included.
+  // Logits [.., vocab] in the model's dtype of hidden states [.., hidden] that left the last block:
+  // final norm and output projections included.
   virtual at::Tensor logits(const at::Tensor& hidden) = 0;
 
-  // Identity of the weights: SHA-256 over each safetensors file's header, size and sampled pages, and config.json.
+  // Identity of the weights: SHA-256 over each safetensors file's header, size and sampled pages,
+  // and config.json.
   virtual std::string fingerprint() const = 0;
 };
 
 struct ModelOptions {
-  std::string dtype = "auto";   // float16, bfloat16, float32; auto: the checkpoint's
+  std::string dtype = "auto";  // float16, bfloat16, float32; auto: the checkpoint's
   at::Device device = at::kCPU;
 };
 
-// Opens a Hugging Face folder (config.json, one or several safetensors). Weights are mapped and brought to the
-// device block by block. Throws Error naming file, tensor and key for everything that is missing, malformed,
-// of the wrong shape or dtype, or that this program does not compute exactly.
-std::unique_ptr<CausalLm> open_model(const std::filesystem::path& folder, const ModelOptions& options);
+// Opens a Hugging Face folder (config.json, one or several safetensors). Weights are mapped and
+// brought to the device block by block. Throws Error naming file, tensor and key for everything
+// that is missing, malformed, of the wrong shape or dtype, or that this program does not compute
+// exactly.
+std::unique_ptr<CausalLm> open_model(const std::filesystem::path& folder,
+                                     const ModelOptions& options);
 
 }  // namespace gptqb

@@ -1,8 +1,10 @@
-// One cell of an experiment: everything that decides its numbers, resolved, and the identity made of it.
+// One cell of an experiment: everything that decides its numbers, resolved, and the identity made
+// of it.
 //
-// A cell is made from its canonical text, a JSON object of dotted keys in alphabetical order with every default
-// filled in and every key its method does not use left out. Paths keep `${NAME}` unexpanded in it, so that the id
-// is the same on every machine; all other values are stored expanded, since they change the result.
+// A cell is made from its canonical text, a JSON object of dotted keys in alphabetical order with
+// every default filled in and every key its method does not use left out. Paths keep `${NAME}`
+// unexpanded in it, so that the id is the same on every machine; all other values are stored
+// expanded, since they change the result.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +20,7 @@
 namespace gptqb {
 
 struct ModelSpec {
-  std::string path;             // Hugging Face folder, `${...}` expanded; empty for a synthetic model
+  std::string path;  // Hugging Face folder, `${...}` expanded; empty for a synthetic model
   std::string path_unexpanded;  // as the experiment file has it
   std::string dtype = "auto";   // float16, bfloat16, float32, auto
   std::string checkpoint_format = "auto";
@@ -40,7 +42,8 @@ struct CalibrationSpec {
   Draw draw = Draw::kReference;
 };
 
-// One entry of `evaluate`. Only `perplexity` runs so far; the others are planned and their cells are skipped.
+// One entry of `evaluate`. Only `perplexity` runs so far; the others are planned and their cells
+// are skipped.
 struct EvaluatorSpec {
   std::string name;                   // an entry of evaluators.def
   std::vector<DatasetSpec> datasets;  // labels are distinct: they name the metrics
@@ -63,58 +66,63 @@ struct OverrideRule {
   LayerChoice choice;
 };
 
+// All typed settings of a cell.
+struct ResolvedSettings {
+  ModelSpec model;
+  CalibrationSpec calibration;
+  MethodConfig method;
+  QuantConfig quant;
+  CompatPolicy compat;
+  std::vector<OverrideRule> overrides;  // the first match wins
+  std::vector<EvaluatorSpec> evaluators;
+};
+
 class Cell {
  public:
-  // Reads canonical text (or any JSON object of the same keys: a record's `settings`) back, expanding `${...}`.
-  // Throws Error naming the key for an unknown key, a wrong type, a value out of range or an unset variable.
+  // Reads canonical text (or any JSON object of the same keys: a record's `settings`) back,
+  // expanding `${...}`. Throws Error naming the key for an unknown key, a wrong type, a value out
+  // of range or an unset variable.
   static Cell from_json(const std::string& canonical);
 
   // First 16 hex digits of the SHA-256 of canonical().
   const std::string& id() const { return id_; }
   const std::string& canonical() const { return canonical_; }
-  // (dotted key, value as text), in the order of the schema: the columns of results.csv. A key that the method
-  // does not use is absent.
+  // (dotted key, value as text), in the order of the schema: the columns of results.csv. A key that
+  // the method does not use is absent.
   const std::vector<std::pair<std::string, std::string>>& settings() const { return settings_; }
   // The text of one setting; "" if the cell has no such key.
   std::string setting(const std::string& key) const;
 
-  const ModelSpec& model() const { return model_; }
-  const CalibrationSpec& calibration() const { return calibration_; }
-  const MethodConfig& method() const { return method_; }
-  const QuantConfig& quant() const { return quant_; }
-  const CompatPolicy& compat() const { return compat_; }
-  const std::vector<OverrideRule>& overrides() const { return overrides_; }
-  const std::vector<EvaluatorSpec>& evaluators() const { return evaluators_; }
+  const ModelSpec& model() const { return resolved_.model; }
+  const CalibrationSpec& calibration() const { return resolved_.calibration; }
+  const MethodConfig& method() const { return resolved_.method; }
+  const QuantConfig& quant() const { return resolved_.quant; }
+  const CompatPolicy& compat() const { return resolved_.compat; }
+  const std::vector<OverrideRule>& overrides() const { return resolved_.overrides; }
+  const std::vector<EvaluatorSpec>& evaluators() const { return resolved_.evaluators; }
 
   // Method `none`: nothing is quantized.
-  bool dense() const { return method_.name == "none"; }
-  // Whether the result depends on calibration data: false for `none` and for plain rounding, whose cells have no
-  // `calibration.*` settings (so that cells which differ only there are one cell).
+  bool dense() const { return resolved_.method.name == "none"; }
+  // Whether the result depends on calibration data: false for `none` and for plain rounding, whose
+  // cells have no `calibration.*` settings (so that cells which differ only there are one cell).
   bool needs_calibration() const { return needs_calibration_; }
 
   // Settings of a layer by its full name; the first matching rule wins.
   LayerChoice settings_for(const std::string& layer) const;
-  // A sentence for each rule that is the first match of none of `layers` (full names): an error for the caller to
-  // raise before any work.
+  // A sentence for each rule that is the first match of none of `layers` (full names): an error for
+  // the caller to raise before any work.
   std::vector<std::string> unmatched_rules(const std::vector<std::string>& layers) const;
 
   // "gptq 4 bits g128 act-order": short name for progress lines and the log.
   std::string summary() const;
 
  private:
-  friend struct CellAccess;
   Cell() = default;
 
   std::string id_;
   std::string canonical_;
   std::vector<std::pair<std::string, std::string>> settings_;
-  ModelSpec model_;
-  CalibrationSpec calibration_;
-  MethodConfig method_;
-  QuantConfig quant_;
-  CompatPolicy compat_;
-  std::vector<OverrideRule> overrides_;
-  std::vector<EvaluatorSpec> evaluators_;
+  ResolvedSettings resolved_;
   bool needs_calibration_ = false;
 };
 

@@ -102,6 +102,29 @@ std::map<std::string, std::string> library_versions() {
   return libraries;
 }
 
+// The kernel module's version where the system shows it ("570.86.15"), else the CUDA version the driver supports.
+std::string driver_version(const kernels::CudaInfo& cuda) {
+  std::ifstream file("/sys/module/nvidia/version");
+  std::string version;
+  if (std::getline(file, version) && !version.empty()) return version;
+  return "for CUDA " + kernels::cuda_version_text(cuda.driver_version);
+}
+
+void add_gpu(const std::string& device, Environment& environment) {
+  const kernels::CudaInfo cuda = kernels::cuda_info();
+  const size_t colon = device.find(':');
+  const int64_t index = colon == std::string::npos ? 0 : leading_integer(device.substr(colon + 1));
+  for (const kernels::DeviceInfo& info : cuda.devices) {
+    if (info.index != index) continue;
+    environment.gpu = info.name;
+    environment.gpu_driver = driver_version(cuda);
+    environment.gpu_runtime = kernels::cuda_version_text(cuda.runtime_version);
+    environment.gpu_capability =
+        std::to_string(info.capability_major) + "." + std::to_string(info.capability_minor);
+    environment.gpu_memory_bytes = info.memory_total;
+  }
+}
+
 }  // namespace
 
 Environment capture_environment(const std::string& device, const std::vector<std::string>& argv) {
@@ -117,6 +140,7 @@ Environment capture_environment(const std::string& device, const std::vector<std
   result.device = device;
   result.libraries = library_versions();
   result.argv = argv;
+  if (device.rfind("cuda", 0) == 0) add_gpu(device, result);
   return result;
 }
 

@@ -1,33 +1,41 @@
-// An experiment file, read strictly: every key known, every value of its type and range, or one Error with all faults.
+// An experiment file, read strictly: every key known, every value of its type and range, or one
+// Error with all faults.
 #pragma once
 
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "runner/expectation.h"
 #include "runner/yaml_tree.h"
 
 namespace gptqb {
 
-// Dotted keys and the checked nodes that set them.
-using SettingNodes = std::map<std::string, YamlNode>;
+// A checked value (schema.h, `convert`) and the place that set it.
+struct Setting {
+  nlohmann::json value;
+  Position position;
+};
+
+// By dotted key.
+using Settings = std::map<std::string, Setting>;
 
 // One document of a file.
 struct Experiment {
-  std::filesystem::path file;
+  std::string file;  // as it was named, for messages
+  Position start;    // of the document
   std::string name;
-  std::string tier;     // smoke, base, full
-  bool resume = true;
-  SettingNodes base;    // what every cell starts from
-  std::vector<std::pair<std::string, std::vector<YamlNode>>> sweep;  // dotted key, values; in the order of the file
-  std::vector<SettingNodes> cells;    // empty: one cell without settings of its own
-  std::vector<SettingNodes> exclude;
-  std::vector<YamlNode> seeds;
-  SettingNodes forced;  // --set: wins over everything
-  std::vector<YamlNode> expect;       // checked, in the order of the file
-  std::vector<std::string> sections;  // parts of the file that need no model: "kernels", "save"
-  Position start;       // of the document
+  std::string tier;  // smoke, base, full
+  Settings base;     // what every cell starts from, and what is asked beside cells
+  std::vector<std::pair<std::string, std::vector<Setting>>> sweep;  // in the order of the file
+  std::vector<Settings> cells;  // empty: one cell without settings of its own
+  std::vector<std::pair<Settings, Position>> exclude;
+  std::vector<Setting> seeds;                            // of calibration; empty: the cell's own
+  Settings forced;                                       // --set: wins over all of the above
+  std::vector<std::pair<Settings, Expectation>> expect;  // `where` and what is expected there
 };
 
 struct LoadOptions {
@@ -35,12 +43,14 @@ struct LoadOptions {
   std::string tier;              // only documents of this tier; empty: all
 };
 
-// All documents of `file` (parted by `---`), those of other tiers left out. Throws Error: the file cannot be read,
-// is no YAML, or has faults; every fault is listed as file:line:column.
-std::vector<Experiment> load_experiments(const std::filesystem::path& file, const LoadOptions& options = {});
+// The documents of `file` (parted by `---`) that belong to the tier; all of them are checked.
+// Throws Error if the file cannot be read, is no YAML, or has faults: each is told with file, line
+// and column.
+std::vector<Experiment> load_experiments(const std::filesystem::path& file,
+                                         const LoadOptions& options = {});
 
-// The same from text; `name` stands for the file in messages.
-std::vector<Experiment> parse_experiments(const std::string& text, const std::string& name,
+// The same from text; `file` stands for its name in messages.
+std::vector<Experiment> parse_experiments(const std::string& text, const std::string& file,
                                           const LoadOptions& options = {});
 
 }  // namespace gptqb

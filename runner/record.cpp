@@ -7,6 +7,40 @@
 #include "common/error.h"
 
 namespace gptqb {
+namespace {
+
+constexpr std::string_view kLayerPrefix = "layer.";
+
+std::optional<double> layer_field(const LayerHealth& layer, std::string_view field) {
+  if (field == "loss") return layer.loss;
+  if (field == "relative_error") return layer.relative_error;
+  if (field == "relative_error_heldout") return layer.relative_error_heldout;
+  if (field == "relative_error_rtn") return layer.relative_error_rtn;
+  if (field == "drift") return layer.drift;
+  if (field == "damping") return layer.damping;
+  if (field == "condition") return layer.condition;
+  return std::nullopt;
+}
+
+// `name`: "layer.model.layers.0.self_attn.q_proj.loss".
+std::optional<Metric> layer_metric(const Record& record, const std::string& name) {
+  const size_t dot = name.rfind('.');
+  if (dot <= kLayerPrefix.size()) return std::nullopt;
+  const std::string layer_name = name.substr(kLayerPrefix.size(), dot - kLayerPrefix.size());
+  for (const LayerHealth& layer : record.layers) {
+    if (layer.layer != layer_name) continue;
+    const std::optional<double> value = layer_field(layer, std::string_view(name).substr(dot + 1));
+    if (!value) return std::nullopt;
+    Metric metric;
+    metric.name = name;
+    metric.value = *value;
+    metric.unit = std::string("1");
+    return metric;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 const char* status_name(CellStatus status) {
   switch (status) {
@@ -61,6 +95,7 @@ std::vector<Metric> all_metrics(const Record& record) {
 }
 
 std::optional<Metric> find_metric(const Record& record, const std::string& name) {
+  if (name.rfind(kLayerPrefix, 0) == 0) return layer_metric(record, name);
   for (Metric& metric : all_metrics(record))
     if (metric.name == name) return std::move(metric);
   return std::nullopt;
@@ -70,6 +105,12 @@ const WindowsRecord* evaluation_windows_of(const Record& record, const std::stri
   for (const WindowsRecord& windows : record.inputs.windows)
     if (windows.role == "evaluation" && windows.name == dataset) return &windows;
   return nullptr;
+}
+
+bool is_synthetic(const Record& record) {
+  return std::any_of(record.settings.begin(), record.settings.end(), [](const auto& setting) {
+    return setting.first.rfind("model.synthetic", 0) == 0;
+  });
 }
 
 std::vector<std::string> fallback_layers(const Record& record) {

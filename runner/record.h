@@ -37,7 +37,7 @@ WindowsRecord describe_windows(const std::string& role, const std::string& name,
 
 // Fingerprints of what went in.
 struct InputsRecord {
-  std::string model;  // path as in the experiment, or "synthetic"
+  std::string model;  // path as in the experiment; empty for synthetic weights
   std::string model_fingerprint;
   std::string architecture;
   std::string tokenizer;  // kind
@@ -72,10 +72,14 @@ struct Record {
 
 // Metrics in the order of the record, then seconds.* and bytes.* of its phases.
 std::vector<Metric> all_metrics(const Record& record);
+// One of them, or "layer.<full layer name>.<field>" with a number of LayerHealth ("loss", "relative_error", ...).
 std::optional<Metric> find_metric(const Record& record, const std::string& name);
 
 // The evaluation windows of a dataset; null if the record has none by that name.
 const WindowsRecord* evaluation_windows_of(const Record& record, const std::string& dataset);
+
+// Whether the weights are made up: perplexities then mean nothing.
+bool is_synthetic(const Record& record);
 
 // Layers that were solved in another way than asked for, by full name (faults QN-05).
 std::vector<std::string> fallback_layers(const Record& record);

@@ -56,14 +56,30 @@ ErrorList::ErrorList(const std::string& file, std::vector<Error> errors)
       errors_(std::move(errors)) {}
 
 void Faults::add(const Position& position, const std::string& key, const std::string& message) {
-  const Error error(position.text() + (key.empty() ? "" : " " + key), message);
-  for (const Error& known : errors_)
-    if (std::string(known.what()) == error.what()) return;
-  errors_.push_back(error);
+  // An option of the command line names its key already.
+  const bool named = key.empty() || position.file.compare(0, 6, "--set ") == 0;
+  const Error error(position.text() + (named ? "" : " " + key), message);
+  for (const Fault& known : faults_)
+    if (std::string(known.error.what()) == error.what()) return;
+  faults_.push_back({error, position, key});
+}
+
+bool Faults::mentions(const std::string& key) const {
+  for (const Fault& known : faults_)
+    if (known.key == key || known.key.compare(0, key.size() + 1, key + ".") == 0) return true;
+  return false;
 }
 
 void Faults::raise(const std::string& file) const {
-  if (!errors_.empty()) throw ErrorList(file, errors_);
+  if (faults_.empty()) return;
+  std::vector<Fault> sorted = faults_;
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Fault& a, const Fault& b) {
+    return std::pair(a.position.line, a.position.column) <
+           std::pair(b.position.line, b.position.column);
+  });
+  std::vector<Error> errors;
+  for (const Fault& fault : sorted) errors.push_back(fault.error);
+  throw ErrorList(file, std::move(errors));
 }
 
 namespace {
@@ -137,8 +153,9 @@ class TreeBuilder : public YAML::EventHandler {
 
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) {
     if (!tag.empty() && tag != "!" && tag != "?")
-      faults_.add(place(mark), "",
-                  "expected a plain value, got the tag '" + tag + "'. Tags are not read: leave it out");
+      faults_.add(
+          place(mark), "",
+          "expected a plain value, got the tag '" + tag + "'. Tags are not read: leave it out");
   }
 
   void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -165,6 +182,8 @@ class TreeBuilder : public YAML::EventHandler {
     } else if (level.broken_key) {
       level.broken_key = false;
     } else if (level.pending) {
+      // The parser gives an absent value no place of its own.
+      if (value.kind == YamlNode::Kind::kNull) value.position = level.pending->position;
       level.pending->value = std::move(value);
       level.node.entries.push_back(std::move(*level.pending));
       level.pending.reset();
@@ -180,16 +199,18 @@ class TreeBuilder : public YAML::EventHandler {
       return;
     }
     if (key.text == "<<" && !key.quoted) {
-      faults_.add(key.position, "",
-                  "expected a key, got a merge key (<<). Merge keys are not read: write the entries out");
+      faults_.add(
+          key.position, "",
+          "expected a key, got a merge key (<<). Merge keys are not read: write the entries out");
       level.broken_key = true;
       return;
     }
     for (const YamlEntry& entry : level.node.entries) {
       if (entry.key != key.text) continue;
       faults_.add(key.position, key.text,
-                  "expected each key once, got '" + key.text + "' again: it is already set in line " +
-                      std::to_string(entry.position.line) + ". Remove one of the two");
+                  "expected each key once, got '" + key.text +
+                      "' again: it is already set in line " + std::to_string(entry.position.line) +
+                      ". Remove one of the two");
       level.broken_key = true;
       return;
     }
@@ -202,19 +223,17 @@ class TreeBuilder : public YAML::EventHandler {
   std::optional<YamlNode> root_;
 };
 
-// The parser takes tabs for spaces in some places and not in others; as indentation they mislead everywhere.
+// The parser takes tabs for spaces in some places and not in others; as indentation they mislead
+// everywhere.
 void refuse_tabs(const std::string& text, const std::string& file, Faults& faults) {
   int line = 1;
   size_t start = 0;
   while (start < text.size()) {
     const size_t end = std::min(text.find('\n', start), text.size());
-    const size_t first = text.find_first_not_of(" \t", start);
-    if (first != std::string::npos && first < end && text[first] != '#' && text[first] != '\r') {
-      const size_t tab = text.find('\t', start);
-      if (tab < first)
-        faults.add({file, line, static_cast<int>(tab - start) + 1}, "",
-                   "expected spaces as indentation, got a tab");
-    }
+    const size_t first = std::min(text.find_first_not_of(' ', start), end);
+    if (first < end && text[first] == '\t')
+      faults.add({file, line, static_cast<int>(first - start) + 1}, "",
+                 "expected spaces as indentation, got a tab");
     start = end + 1;
     ++line;
   }
@@ -251,13 +270,12 @@ std::string expand_variables(const std::string& text) {
     if (open == std::string::npos) return result + text.substr(from);
     const size_t close = text.find('}', open);
     if (close == std::string::npos)
-      throw std::invalid_argument("expected ${NAME} or ${NAME:-default}, got '" + text.substr(open) +
-                                  "' without a closing brace");
+      throw std::invalid_argument("expected ${NAME} or ${NAME:-default}, got '" +
+                                  text.substr(open) + "' without a closing brace");
     const std::string inside = text.substr(open + 2, close - open - 2);
     const size_t dash = inside.find(":-");
     const std::string name = inside.substr(0, dash);
-    const std::string allowed =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+    const std::string allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
     if (name.empty() || name.find_first_not_of(allowed) != std::string::npos)
       throw std::invalid_argument("expected ${NAME} or ${NAME:-default}, got '" +
                                   text.substr(open, close - open + 1) + "'");

@@ -1,8 +1,9 @@
 // YAML read strictly into a tree in which every node knows its place.
 //
-// The parser's events are used, not its node type, because only they tell a quoted scalar from a plain one, show both
-// of two equal keys, and show anchors. Refused, each with line and column: duplicate keys, anchors, aliases, merge
-// keys, explicit tags, tabs in indentation. Scalars stay text; schema.h gives them types.
+// The parser's events are used, not its node type, because only they tell a quoted scalar from a
+// plain one, show both of two equal keys, and show anchors. Refused, each with line and column:
+// duplicate keys, anchors, aliases, merge keys, explicit tags, tabs in indentation. Scalars stay
+// text; schema.h gives them types.
 #pragma once
 
 #include <functional>
@@ -15,7 +16,8 @@
 
 namespace gptqb {
 
-// 1-based place in a file. Line 0: the node came from the command line and `file` says which option.
+// 1-based place in a file. Line 0: the node came from the command line and `file` says which
+// option.
 struct Position {
   std::string file;
   int line = 0;
@@ -29,11 +31,11 @@ struct YamlEntry;
 struct YamlNode {
   enum class Kind { kNull, kScalar, kList, kMap };
   Kind kind = Kind::kNull;
-  std::string text;      // of a scalar, `${...}` unexpanded
-  bool quoted = false;   // a scalar in quotes or a block scalar: text whatever it looks like
+  std::string text;     // of a scalar, `${...}` unexpanded
+  bool quoted = false;  // a scalar in quotes or a block scalar: text whatever it looks like
   Position position;
-  std::vector<YamlNode> items;      // of a list
-  std::vector<YamlEntry> entries;   // of a map, in the order of the file
+  std::vector<YamlNode> items;     // of a list
+  std::vector<YamlEntry> entries;  // of a map, in the order of the file
 
   bool is_scalar() const { return kind == Kind::kScalar; }
   bool is_list() const { return kind == Kind::kList; }
@@ -50,7 +52,8 @@ struct YamlEntry {
   YamlNode value;
 };
 
-// Every fault of a file in one exception. With one fault it reads like a plain Error; with several, one a line.
+// Every fault of a file in one exception. With one fault it reads like a plain Error; with several,
+// one a line.
 class ErrorList : public Error {
  public:
   ErrorList(const std::string& file, std::vector<Error> errors);
@@ -65,20 +68,28 @@ class Faults {
  public:
   // `key` may be empty.
   void add(const Position& position, const std::string& key, const std::string& message);
-  bool empty() const { return errors_.empty(); }
-  // Throws ErrorList if anything was added; equal faults are told once.
+  bool empty() const { return faults_.empty(); }
+  // Whether some fault was found at `key` or at a key below it.
+  bool mentions(const std::string& key) const;
+  // Throws ErrorList, in the order of the file, if anything was added; equal faults are told once.
   void raise(const std::string& file) const;
 
  private:
-  std::vector<Error> errors_;
+  struct Fault {
+    Error error;
+    Position position;
+    std::string key;
+  };
+  std::vector<Fault> faults_;
 };
 
-// The documents of `text`, parted by `---`; empty documents are left out. Faults of syntax end the reading; the
-// refused constructions above are collected.
+// The documents of `text`, parted by `---`; empty documents are left out. Faults of syntax end the
+// reading; the refused constructions above are collected.
 std::vector<YamlNode> parse_yaml(const std::string& text, const std::string& file, Faults& faults);
 
-// `${NAME}` and `${NAME:-default}` replaced by environment variables (the default also stands in for an empty
-// variable). Throws std::invalid_argument with a clause for an unset variable and for a malformed `${`.
+// `${NAME}` and `${NAME:-default}` replaced by environment variables (the default also stands in
+// for an empty variable). Throws std::invalid_argument with a clause for an unset variable and for
+// a malformed `${`.
 std::string expand_variables(const std::string& text);
 
 }  // namespace gptqb

@@ -191,7 +191,10 @@ def read_tokenizer(value):
 
 def convert(gguf_path, folder):
     reader_class, dequantize = load_gguf()
-    reader = reader_class(gguf_path)
+    try:
+        reader = reader_class(gguf_path)
+    except (ValueError, IndexError, KeyError) as error:
+        sys.exit(f"get_smollm2: '{gguf_path}' is not a GGUF file, or is cut short: {error}")
 
     def value(key):
         if key not in reader.fields:

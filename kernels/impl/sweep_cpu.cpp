@@ -32,7 +32,7 @@ template <class T, int kRows>
   }
 }
 
-// One tile of exactly kRows rows. kRows is 64, or 1 for the rows that do not fill a tile.
+// One tile of exactly kRows rows: 64, then 8 and 1 for those that do not fill a tile.
 template <class T, int kRows>
 [[gnu::always_inline]] inline void sweep_tile(const SweepChunk<T>& chunk, int64_t first_row) {
   T errors[SweepChunk<T>::kMaxColumns][kRows];
@@ -72,6 +72,7 @@ template <class T>
                                               int64_t row_end) {
   int64_t row = row_begin;
   for (; row + kTileRows <= row_end; row += kTileRows) sweep_tile<T, kTileRows>(chunk, row);
+  for (; row + 8 <= row_end; row += 8) sweep_tile<T, 8>(chunk, row);
   for (; row < row_end; ++row) sweep_tile<T, 1>(chunk, row);
 }
 

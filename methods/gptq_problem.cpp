@@ -1,0 +1,54 @@
+#include "methods/gptq_problem.h"
+
+namespace gptqb {
+
+OrderedProblem order_problem(const SweepProblem& problem, const PreparedHessian& prepared) {
+  const auto& quant = problem.rule.quant;
+  const int64_t rows = problem.weights.size(0);
+  const int64_t columns = problem.weights.size(1);
+  const bool whole_row = quant.group_size < 0;
+
+  OrderedProblem ordered;
+  ordered.width = quant.columns_per_group(columns);
+  ordered.dynamic = !whole_row && !problem.method.static_groups;
+
+  const auto live = prepared.dead_columns == 0
+                        ? problem.weights
+                        : problem.weights.masked_fill(prepared.dead.unsqueeze(0), 0);
+  // A cleared column is a zero, and every range includes 0: clearing first leaves the column out of the grid.
+  const bool dead_set_the_grid = whole_row && problem.compat.reference_dead_columns;
+  if (ordered.dynamic) {
+    const auto shape = std::vector<int64_t>{rows, quant.groups(columns)};
+    ordered.grids = {at::empty(shape, live.options()), at::empty(shape, live.options())};
+  } else {
+    ordered.grids = fit_group_grids(dead_set_the_grid ? problem.weights : live, problem.rule);
+  }
+
+  const auto natural = at::arange(columns, at::kLong);
+  const bool permuted = prepared.order.defined();
+  ordered.weights = permuted ? live.index_select(1, prepared.order) : live;
+  const auto place = permuted && !ordered.dynamic ? prepared.order.cpu() : natural;
+  ordered.group_of_position = place.div(ordered.width, "floor").to(at::kInt);
+  return ordered;
+}
+
+QuantizedLinear collect(const SweepProblem& problem, const PreparedHessian& prepared,
+                        const OrderedProblem& ordered, const at::Tensor& codes) {
+  check_scales(ordered.grids.scale, problem.layer);
+  QuantizedLinear result;
+  result.codes = codes.to(at::kByte);
+  if (prepared.order.defined()) {
+    const auto inverse = at::argsort(prepared.order);
+    result.codes = result.codes.index_select(1, inverse);
+    if (ordered.dynamic && ordered.grids.scale.size(1) > 1)
+      result.group_of_input = inverse.div(ordered.width, "floor").to(at::kInt);
+  }
+  result.codes = result.codes.contiguous();
+  result.scales = ordered.grids.scale.to(at::kFloat).contiguous();
+  result.zeros = ordered.grids.zero.to(at::kByte).contiguous();
+  result.bits = problem.rule.quant.bits;
+  result.group_size = problem.rule.quant.group_size;
+  return result;
+}
+
+}  // namespace gptqb

@@ -1,0 +1,95 @@
+#include "methods/hessian.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "common/error.h"
+
+namespace gptqb {
+
+at::ScalarType scalar_type(ComputeDtype compute) {
+  return compute == ComputeDtype::kFloat64 ? at::kDouble : at::kFloat;
+}
+
+void check_calibration(const CalibrationStats& stats, const std::string& layer) {
+  if (stats.non_finite_inputs() > 0)
+    throw Error(layer, "expected finite activations, got " +
+                           std::to_string(stats.non_finite_inputs()) +
+                           " NaN or infinite values, the first in input column " +
+                           std::to_string(stats.first_non_finite_column()) +
+                           ". The model overflows before this layer: run it in a wider model.dtype");
+  const auto diagonal = stats.hessian().diagonal().isfinite();
+  if (!diagonal.all().item<bool>())
+    throw Error(layer, "expected squared activations that fit float32, got an overflow in column " +
+                           std::to_string(diagonal.to(at::kInt).argmin().item<int64_t>()) +
+                           ". Inputs of this size are a fault of the model or its dtype");
+}
+
+PreparedHessian prepare_hessian(const at::Tensor& h, double damping, bool act_order,
+                                ComputeDtype compute) {
+  PreparedHessian result;
+  auto diagonal = h.diagonal();
+  result.dead = diagonal == 0;
+  result.dead_columns = result.dead.sum().item<int64_t>();
+  diagonal = diagonal.masked_fill(result.dead, 1).to(scalar_type(compute));
+  const double added = damping * diagonal.mean().item<double>();
+
+  if (act_order) {
+    result.order = at::argsort(diagonal, /*stable=*/true, /*dim=*/0, /*descending=*/true);
+    result.matrix = h.index_select(0, result.order)
+                        .index_select(1, result.order)
+                        .to(scalar_type(compute));
+    diagonal = diagonal.index_select(0, result.order);
+  } else {
+    result.matrix = h.to(scalar_type(compute), /*non_blocking=*/false, /*copy=*/true);
+  }
+  result.matrix.diagonal().copy_(diagonal + added);
+  return result;
+}
+
+std::optional<at::Tensor> cholesky_lower(const at::Tensor& matrix, FactorFailure& failure) {
+  auto [lower, info] = at::linalg_cholesky_ex(matrix);
+  const int64_t minor = info.item<int64_t>();
+  if (minor > 0) {
+    failure.column = minor - 1;
+    return std::nullopt;
+  }
+  const double epsilon = matrix.scalar_type() == at::kDouble
+                             ? std::numeric_limits<double>::epsilon()
+                             : std::numeric_limits<float>::epsilon();
+  const auto pivots = lower.diagonal().square();
+  // Written so that a NaN, which GPU libraries may leave behind without saying so, is not good either.
+  const auto good = pivots > matrix.diagonal() * (2 * epsilon);
+  if (!good.all().item<bool>()) {
+    failure.column = good.to(at::kInt).argmin().item<int64_t>();
+    return std::nullopt;
+  }
+  return lower;
+}
+
+double condition_estimate(const Factor& factor) {
+  const double ratio = (factor.diagonal.max() / factor.diagonal.min()).item<double>();
+  return ratio * ratio;
+}
+
+double quadratic_form(const at::Tensor& e, const at::Tensor& h) {
+  // H is symmetric: products right of the diagonal panels count twice, which saves almost half of them.
+  constexpr int64_t kPanel = 1024;
+  const int64_t n = h.size(0);
+  auto total = at::zeros({}, h.options().dtype(at::kDouble));
+  for (int64_t begin = 0; begin < n; begin += kPanel) {
+    const int64_t width = std::min(kPanel, n - begin);
+    const int64_t rest = n - begin - width;
+    const auto rows = h.narrow(0, begin, width);
+    const auto part = e.narrow(1, begin, width);
+    total += (at::mm(part, rows.narrow(1, begin, width)) * part).sum(at::kDouble);
+    if (rest > 0)
+      total += 2 * (at::mm(part, rows.narrow(1, begin + width, rest)) *
+                    e.narrow(1, begin + width, rest))
+                       .sum(at::kDouble);
+  }
+  return total.item<double>();
+}
+
+}  // namespace gptqb

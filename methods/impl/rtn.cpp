@@ -1,0 +1,32 @@
+// Round to nearest: the baseline of every table. Needs no data; with statistics it reports the same errors as GPTQ.
+#include "methods/clock.h"
+#include "methods/grid.h"
+#include "methods/layer_health.h"
+
+namespace gptqb {
+namespace {
+
+class RoundToNearest : public Quantizer {
+ public:
+  bool needs_stats() const override { return false; }
+
+  LayerResult quantize(const LinearProblem& given) const override {
+    const Stopwatch watch(given.weight.device());
+    LinearProblem problem = given;
+    // The published code rounds whole rows whatever group size it is given (protocol.md section 5).
+    if (problem.compat.reference_rtn_groups) problem.quant.group_size = -1;
+    const auto weights = checked_weights(problem, at::kFloat);
+    const GridRule rule{problem.quant, problem.compat.reference_one_sided};
+    LayerResult result{round_to_nearest(weights, rule, problem.layer),
+                       start_health(problem, "rtn")};
+    record_errors(problem, result.quantized, result.health);
+    result.health.seconds_solve = watch.seconds();
+    return result;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Quantizer> make_rtn() { return std::make_unique<RoundToNearest>(); }
+
+}  // namespace gptqb

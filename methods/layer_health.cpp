@@ -1,0 +1,114 @@
+#include "methods/layer_health.h"
+
+#include "common/error.h"
+#include "methods/grid.h"
+#include "methods/hessian.h"
+
+namespace gptqb {
+namespace {
+
+// Weights as loaded minus weights as the model will hold them, f32.
+at::Tensor stored_error(const at::Tensor& weight, const QuantizedLinear& quantized) {
+  return weight.to(at::kFloat) - quantized.dequantize(weight.scalar_type()).to(at::kFloat);
+}
+
+bool usable(const CalibrationStats* stats) {
+  return stats != nullptr && stats->tokens() > 0 && stats->non_finite_inputs() == 0;
+}
+
+std::optional<double> ratio(double numerator, double denominator) {
+  if (!(denominator > 0)) return std::nullopt;
+  return numerator / denominator;
+}
+
+}  // namespace
+
+std::optional<double> relative_error(const at::Tensor& weight, const QuantizedLinear& quantized,
+                                     const CalibrationStats& stats) {
+  const auto h = stats.hessian();
+  return ratio(quadratic_form(stored_error(weight, quantized), h),
+               quadratic_form(weight.to(at::kFloat), h));
+}
+
+at::Tensor checked_weights(const LinearProblem& problem, at::ScalarType dtype) {
+  const auto& weight = problem.weight;
+  if (!weight.defined() || weight.dim() != 2 || weight.numel() == 0)
+    throw Error(problem.layer, "expected a weight matrix [out, in] that is not empty");
+  problem.quant.validate(problem.layer);
+  if (problem.quant.bits == QuantConfig::kTernary)
+    throw Error(problem.layer, "expected 2, 3, 4 or 8 bits, got ternary, which is not supported yet");
+  if (problem.stats != nullptr && problem.stats->in_features() != weight.size(1))
+    throw Error(problem.layer, "expected statistics of " + std::to_string(weight.size(1)) +
+                                   " input columns, got " +
+                                   std::to_string(problem.stats->in_features()));
+  const auto bad = weight.isfinite().logical_not();
+  if (bad.any().item<bool>()) {
+    const int64_t first = bad.reshape({-1}).to(at::kInt).argmax().item<int64_t>();
+    throw Error(problem.layer,
+                "expected finite weights, got " + std::to_string(bad.sum().item<int64_t>()) +
+                    " NaN or infinite ones, the first in row " +
+                    std::to_string(first / weight.size(1)) + ", column " +
+                    std::to_string(first % weight.size(1)) + ". The checkpoint is damaged");
+  }
+  return weight.to(dtype);
+}
+
+LayerHealth start_health(const LinearProblem& problem, const std::string& method) {
+  LayerHealth health;
+  health.layer = problem.layer;
+  health.method = method;
+  health.bits = problem.quant.bits;
+  health.group_size = problem.quant.group_size;
+  if (problem.stats != nullptr) {
+    health.tokens = problem.stats->tokens();
+    health.sequences = problem.stats->sequences();
+    health.non_finite_inputs = problem.stats->non_finite_inputs();
+  }
+  return health;
+}
+
+void record_errors(const LinearProblem& problem, const QuantizedLinear& quantized,
+                   LayerHealth& health) {
+  const auto weight = problem.weight.to(at::kFloat);
+  health.clipped = count_clipped(weight, quantized);
+  const auto error = stored_error(problem.weight, quantized);
+  if (usable(problem.stats)) {
+    const auto h = problem.stats->hessian();
+    const double scale = quadratic_form(weight, h);
+    const double own = quadratic_form(error, h);
+    health.relative_error = ratio(own, scale);
+    if (health.method == "rtn") {
+      // The same damped loss as GPTQ reports, so that the two columns of a table can be compared.
+      const auto diagonal = h.diagonal();
+      const auto dead = diagonal == 0;
+      const auto energy = error.square().sum(0, false, at::kDouble);
+      const double added = problem.method.damping *
+                           diagonal.masked_fill(dead, 1).mean().item<double>();
+      health.dead_columns = dead.sum().item<int64_t>();
+      health.damping = problem.method.damping;
+      health.loss = 0.5 * (own + added * energy.sum().item<double>() +
+                           (energy * dead).sum().item<double>());
+      health.relative_error_rtn = health.relative_error;
+    } else {
+      const GridRule rule{problem.quant, problem.compat.reference_one_sided};
+      const auto rtn = round_to_nearest(weight, rule, problem.layer);
+      health.relative_error_rtn = ratio(quadratic_form(stored_error(problem.weight, rtn), h), scale);
+    }
+  }
+  if (usable(problem.heldout)) {
+    const auto h = problem.heldout->hessian();
+    health.relative_error_heldout = ratio(quadratic_form(error, h), quadratic_form(weight, h));
+  }
+}
+
+LayerResult fall_back_to_rtn(const LinearProblem& problem, LayerHealth health,
+                             const std::string& reason) {
+  const GridRule rule{problem.quant, problem.compat.reference_one_sided};
+  LayerResult result{round_to_nearest(checked_weights(problem, at::kFloat), rule, problem.layer),
+                     std::move(health)};
+  result.health.status = "rtn: " + reason;
+  record_errors(problem, result.quantized, result.health);
+  return result;
+}
+
+}  // namespace gptqb

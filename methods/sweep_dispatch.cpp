@@ -1,0 +1,73 @@
+#include "methods/sweep_dispatch.h"
+
+#include <ATen/Parallel.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+
+#include "common/error.h"
+#include "kernels/solver.h"
+
+namespace gptqb {
+namespace {
+
+// Rows are dealt out in multiples of the CPU kernel's tile, so that each row is computed by the same instructions
+// whatever the number of threads.
+constexpr int64_t kRowsPerTask = 64;
+
+template <class T>
+void sweep(const SweepTensors& tensors, int64_t begin, int64_t end) {
+  const int64_t rows = tensors.weights.size(1);
+  kernels::SweepChunk<T> chunk;
+  chunk.rows = rows;
+  chunk.columns = end - begin;
+  chunk.weights = tensors.weights.const_data_ptr<T>() + begin * rows;
+  chunk.carried = tensors.carried.const_data_ptr<T>() + begin * rows;
+  chunk.factor_stride = tensors.factor.stride(0);
+  chunk.factor = tensors.factor.const_data_ptr<T>() + begin * chunk.factor_stride + begin;
+  chunk.diagonal = tensors.diagonal.const_data_ptr<T>() + begin;
+  chunk.scales = tensors.scales.const_data_ptr<T>();
+  chunk.zeros = tensors.zeros.const_data_ptr<T>();
+  chunk.group_of_column = tensors.group_of_column.const_data_ptr<int32_t>() + begin;
+  chunk.max_code = static_cast<T>(tensors.max_code);
+  chunk.codes = tensors.codes.mutable_data_ptr<uint8_t>() + begin * rows;
+  chunk.errors = tensors.errors.mutable_data_ptr<T>() + begin * rows;
+  chunk.losses = tensors.losses.mutable_data_ptr<double>();
+
+  const auto device = tensors.weights.device();
+  if (device.is_cuda()) {
+    const c10::DeviceGuard current(device);
+    const c10::impl::VirtualGuardImpl guard(device.type());
+    kernels::sweep_cuda(chunk, guard.getStreamNativeHandle(guard.getStream(device)));
+    return;
+  }
+  const int64_t tasks = (rows + kRowsPerTask - 1) / kRowsPerTask;
+  at::parallel_for(0, tasks, 1, [&](int64_t first, int64_t last) {
+    kernels::sweep_cpu(chunk, first * kRowsPerTask, std::min(last * kRowsPerTask, rows));
+  });
+}
+
+}  // namespace
+
+void sweep_chunk(const SweepTensors& tensors, int64_t begin, int64_t end) {
+  if (end - begin < 1 || end - begin > kernels::SweepChunk<float>::kMaxColumns)
+    throw Error("sweep_chunk", "expected 1 to 32 columns, got " + std::to_string(end - begin));
+  for (const auto* tensor : {&tensors.weights, &tensors.carried, &tensors.factor, &tensors.diagonal,
+                             &tensors.scales, &tensors.zeros, &tensors.group_of_column,
+                             &tensors.codes, &tensors.errors, &tensors.losses})
+    if (!tensor->is_contiguous())
+      throw Error("sweep_chunk", "expected contiguous tensors, got one that is not");
+  if (tensors.weights.scalar_type() == at::kDouble)
+    sweep<double>(tensors, begin, end);
+  else
+    sweep<float>(tensors, begin, end);
+}
+
+void synchronize(at::Device device) {
+  if (!device.is_cuda()) return;
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  guard.synchronizeDevice(device.has_index() ? device.index() : guard.getDevice().index());
+}
+
+}  // namespace gptqb

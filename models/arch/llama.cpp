@@ -1,0 +1,199 @@
+// The LLaMA family: RMSNorm, rotary positions, grouped-query attention, SwiGLU (Touvron et al.
+// 2023). Roundings follow transformers, so that half-precision results can be compared.
+#include <algorithm>
+#include <utility>
+
+#include "common/error.h"
+#include "models/decoder.h"
+#include "models/rotary.h"
+
+namespace gptqb {
+namespace {
+
+struct LlamaConfig {
+  int64_t vocab_size = 0;
+  int64_t hidden = 0;
+  int64_t intermediate = 0;
+  int64_t blocks = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t max_positions = 0;
+  double norm_epsilon = 0;
+  bool tied_head = false;
+  bool attention_bias = false;
+  bool mlp_bias = false;
+  RotaryConfig rotary;
+};
+
+LlamaConfig read_llama_config(const ConfigReader& config, const std::string& model_type) {
+  LlamaConfig llama;
+  llama.vocab_size = config.size("vocab_size");
+  llama.hidden = config.size("hidden_size");
+  llama.intermediate = config.size("intermediate_size");
+  llama.blocks = config.size("num_hidden_layers");
+  llama.heads = config.size("num_attention_heads");
+  llama.kv_heads = config.size("num_key_value_heads", llama.heads);
+  if (llama.heads % llama.kv_heads != 0)
+    throw Error(config.where(),
+                "expected num_attention_heads a multiple of num_key_value_heads, got " +
+                    std::to_string(llama.heads) + " and " + std::to_string(llama.kv_heads));
+  if (!config.has("head_dim") && llama.hidden % llama.heads != 0)
+    throw Error(config.where(), "expected hidden_size a multiple of num_attention_heads, got " +
+                                    std::to_string(llama.hidden) + " and " +
+                                    std::to_string(llama.heads));
+  llama.head_dim = config.size("head_dim", llama.hidden / llama.heads);
+  if (llama.head_dim % 2 != 0)
+    throw Error(config.where(), "expected an even head_dim, got " + std::to_string(llama.head_dim));
+  // The first LLaMA conversions spelled it max_sequence_length.
+  llama.max_positions = config.has("max_position_embeddings")
+                            ? config.size("max_position_embeddings")
+                            : config.size("max_sequence_length", 2048);
+  // Up to its width a sliding window is full attention; beyond it this program would compute
+  // something else.
+  llama.max_positions =
+      std::min(llama.max_positions, config.size("sliding_window", llama.max_positions));
+  llama.norm_epsilon = config.number("rms_norm_eps");
+  llama.tied_head = config.flag("tie_word_embeddings", false);
+  llama.attention_bias = config.flag("attention_bias", false);
+  llama.mlp_bias = config.flag("mlp_bias", false);
+  if (model_type == "mistral") {
+    config.require("attention_bias", false, "Mistral's layers have no biases.");
+    config.require("mlp_bias", false, "Mistral's layers have no biases.");
+  }
+  config.require("hidden_act", "silu", "Another activation is another model.");
+  llama.rotary = read_rotary_config(config, llama.max_positions);
+  return llama;
+}
+
+DecoderFacts llama_facts(const LlamaConfig& config) {
+  const int64_t q_rows = config.heads * config.head_dim;
+  const int64_t kv_rows = config.kv_heads * config.head_dim;
+  DecoderFacts facts;
+  facts.architecture = "llama";
+  facts.block_prefix = "model.layers.";
+  facts.stages = {{{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}},
+                  {{"self_attn.o_proj"}},
+                  {{"mlp.gate_proj", "mlp.up_proj"}},
+                  {{"mlp.down_proj"}}};
+  facts.embedding = "model.embed_tokens.weight";
+  facts.head = "lm_head.weight";
+  facts.tied_head = config.tied_head;
+  facts.vocab_size = config.vocab_size;
+  facts.max_positions = config.max_positions;
+
+  TensorTable& table = facts.table;
+  table.prefix = "model.";
+  table.other_prefixes = {""};
+  table.blocks = config.blocks;
+  const auto add = [&](const std::string& name, std::vector<int64_t> shape) {
+    table.specs.push_back({name, std::move(shape)});
+  };
+  const auto add_linear = [&](const std::string& name, int64_t out, int64_t in, bool bias) {
+    add("model.layers.{}." + name + ".weight", {out, in});
+    if (bias) add("model.layers.{}." + name + ".bias", {out});
+  };
+  add(facts.embedding, {config.vocab_size, config.hidden});
+  add("model.layers.{}.input_layernorm.weight", {config.hidden});
+  add_linear("self_attn.q_proj", q_rows, config.hidden, config.attention_bias);
+  add_linear("self_attn.k_proj", kv_rows, config.hidden, config.attention_bias);
+  add_linear("self_attn.v_proj", kv_rows, config.hidden, config.attention_bias);
+  add_linear("self_attn.o_proj", config.hidden, q_rows, config.attention_bias);
+  add("model.layers.{}.post_attention_layernorm.weight", {config.hidden});
+  add_linear("mlp.gate_proj", config.intermediate, config.hidden, config.mlp_bias);
+  add_linear("mlp.up_proj", config.intermediate, config.hidden, config.mlp_bias);
+  add_linear("mlp.down_proj", config.hidden, config.intermediate, config.mlp_bias);
+  add("model.norm.weight", {config.hidden});
+  table.specs.push_back({facts.head, {config.vocab_size, config.hidden}, true});
+  return facts;
+}
+
+class Llama : public Decoder {
+ public:
+  Llama(ModelSource source, const LlamaConfig& config)
+      : Decoder(std::move(source), llama_facts(config)),
+        config_(config),
+        rotary_(config.rotary, config.head_dim, dtype(), device()) {}
+
+  at::Tensor embed(const at::Tensor& ids) override {
+    return gather_rows("model.embed_tokens.weight", checked_ids(ids));
+  }
+
+  BlockActivations begin(const at::Tensor& hidden) override {
+    return {hidden, rms_norm(hidden, block_tensor("input_layernorm.weight"))};
+  }
+
+  void run_stage(size_t stage, BlockActivations& activations) override {
+    at::Tensor& input = activations.input;
+    at::Tensor& residual = activations.residual;
+    switch (stage) {
+      case 0:
+        input = attention(input);
+        return;
+      case 1:
+        residual = linear("self_attn.o_proj", input).add_(residual);
+        input = rms_norm(residual, block_tensor("post_attention_layernorm.weight"));
+        return;
+      case 2: {
+        at::Tensor gate = linear("mlp.gate_proj", input);
+        input = at::silu_(gate).mul_(linear("mlp.up_proj", input));
+        return;
+      }
+      case 3:
+        residual = linear("mlp.down_proj", input).add_(residual);
+        input = at::Tensor();
+        return;
+      default:
+        throw Error("run_stage", "expected a stage in 0 .. 3, got " + std::to_string(stage));
+    }
+  }
+
+  at::Tensor logits(const at::Tensor& hidden) override {
+    return apply_head(rms_norm(hidden, end_tensor("model.norm.weight")));
+  }
+
+ private:
+  // Normalized in f32, rounded to the model's dtype, then scaled in that dtype.
+  at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& scale) const {
+    const at::Tensor wide = x.to(at::kFloat);
+    const at::Tensor inverse = wide.square().mean(-1, true).add_(config_.norm_epsilon).rsqrt_();
+    return wide.mul(inverse).to(x.scalar_type()).mul_(scale);
+  }
+
+  // Input of q, k, v [sequences, seqlen, hidden] -> input of o [sequences, seqlen, heads *
+  // head_dim].
+  at::Tensor attention(const at::Tensor& x) {
+    const int64_t sequences = x.size(0);
+    const int64_t seqlen = x.size(1);
+    const auto split = [&](const char* name, int64_t heads) {
+      return linear(name, x).view({sequences, seqlen, heads, config_.head_dim});
+    };
+    const at::Tensor q = rotary_.rotate(split("self_attn.q_proj", config_.heads)).transpose(1, 2);
+    const at::Tensor k = repeat_heads(rotary_.rotate(split("self_attn.k_proj", config_.kv_heads)));
+    const at::Tensor v = repeat_heads(split("self_attn.v_proj", config_.kv_heads));
+    const at::Tensor mixed = at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true);
+    return mixed.transpose(1, 2).reshape({sequences, seqlen, config_.heads * config_.head_dim});
+  }
+
+  // [sequences, seqlen, kv_heads, head_dim] -> [sequences, heads, seqlen, head_dim].
+  at::Tensor repeat_heads(const at::Tensor& x) const {
+    const int64_t repeats = config_.heads / config_.kv_heads;
+    const at::Tensor by_head = x.transpose(1, 2);
+    if (repeats == 1) return by_head;
+    return by_head.unsqueeze(2)
+        .expand({x.size(0), config_.kv_heads, repeats, x.size(1), config_.head_dim})
+        .reshape({x.size(0), config_.heads, x.size(1), config_.head_dim});
+  }
+
+  LlamaConfig config_;
+  RotaryTable rotary_;
+};
+
+}  // namespace
+
+std::unique_ptr<CausalLm> open_llama(ModelSource source) {
+  const LlamaConfig config = read_llama_config(source.config, source.identity.model_type);
+  return std::make_unique<Llama>(std::move(source), config);
+}
+
+}  // namespace gptqb

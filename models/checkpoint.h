@@ -1,0 +1,49 @@
+// The tensors of a Hugging Face folder, by name: one safetensors file, or shards with an index.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "models/safetensors.h"
+
+namespace gptqb {
+
+// Named tensors, mapped and never read as a whole.
+class TensorReader {
+ public:
+  // Opens `folder`/model.safetensors, else the shards that model.safetensors.index.json names.
+  // Throws Error: neither is there (with what is there instead: pickled weights are refused), a
+  // shard that is missing or lies outside the folder, an index entry whose shard lacks the tensor,
+  // a tensor in a shard that has no entry.
+  explicit TensorReader(const std::filesystem::path& folder);
+
+  const std::filesystem::path& folder() const { return folder_; }
+  std::vector<std::string> names() const;
+  bool has(const std::string& name) const { return files_by_tensor_.contains(name); }
+  // Both throw Error if there is no tensor of that name.
+  const TensorInfo& info(const std::string& name) const;
+  at::Tensor view(const std::string& name) const;
+  // "<file>, tensor '<name>'", for messages.
+  std::string describe(const std::string& name) const;
+
+  // SHA-256 over config.json and the fingerprint of each file (safetensors.h).
+  std::string fingerprint() const;
+
+ private:
+  void open_shards(const std::filesystem::path& index);
+  const SafetensorsFile& file_of(const std::string& name) const;
+
+  std::filesystem::path folder_;
+  std::vector<SafetensorsFile> files_;
+  std::map<std::string, size_t> files_by_tensor_;
+};
+
+// Position (row-major) of the first NaN or infinity in a contiguous CPU tensor of f16, bf16 or f32;
+// -1 if all are finite.
+int64_t first_non_finite(const at::Tensor& tensor);
+
+}  // namespace gptqb

@@ -1,0 +1,227 @@
+#include "models/decoder.h"
+
+#include <cstring>
+#include <utility>
+
+#include "common/error.h"
+#include "common/text.h"
+
+namespace gptqb {
+namespace {
+
+const std::map<std::string, at::ScalarType>& model_dtypes() {
+  static const std::map<std::string, at::ScalarType> dtypes = {
+      {"float16", at::kHalf}, {"bfloat16", at::kBFloat16}, {"float32", at::kFloat}};
+  return dtypes;
+}
+
+std::string dtype_name(at::ScalarType dtype) {
+  for (const auto& [name, type] : model_dtypes())
+    if (type == dtype) return name;
+  return at::toString(dtype);
+}
+
+// `auto` is what transformers' "auto" is: the config's dtype, else the one all tensors share.
+at::ScalarType resolve_dtype(const ModelSource& source, const TensorReader& tensors,
+                             const std::map<std::string, std::string>& names_in_files) {
+  const bool automatic = source.options.dtype == "auto";
+  const std::string name = automatic ? source.identity.dtype.value_or("") : source.options.dtype;
+  if (!name.empty()) {
+    const auto found = model_dtypes().find(name);
+    if (found != model_dtypes().end()) return found->second;
+    throw Error(automatic ? source.config.where() + ", dtype" : "model.dtype",
+                unknown_name(name, {"auto", "float16", "bfloat16", "float32"}));
+  }
+  std::optional<at::ScalarType> shared;
+  for (const auto& [canonical, in_file] : names_in_files) {
+    const at::ScalarType dtype = tensors.info(in_file).dtype;
+    if (shared && *shared != dtype)
+      throw Error(tensors.folder().string(),
+                  "expected one dtype in all tensors or 'dtype' in config.json, got " +
+                      dtype_name(*shared) + " and " + dtype_name(dtype) +
+                      ". Choose one: model.dtype.");
+    shared = dtype;
+  }
+  return shared.value_or(at::kFloat);
+}
+
+// "[3, 17]" of a position in row-major order.
+std::string index_text(int64_t position, at::IntArrayRef shape) {
+  std::string text;
+  for (size_t i = shape.size(); i-- > 0;) {
+    text = std::to_string(position % shape[i]) + (text.empty() ? "" : ", ") + text;
+    position /= shape[i];
+  }
+  return "[" + text + "]";
+}
+
+}  // namespace
+
+Decoder::Decoder(ModelSource source, DecoderFacts facts)
+    : tensors_(std::move(source.tensors)),
+      facts_(std::move(facts)),
+      bos_token_id_(source.config.token_id("bos_token_id")),
+      eos_token_id_(source.config.token_id("eos_token_id")),
+      device_(source.options.device),
+      names_in_files_(match_tensors(facts_.table, tensors_)),
+      dtype_(resolve_dtype(source, tensors_, names_in_files_)) {
+  if (facts_.tied_head)
+    check_tied_head();
+  else if (!names_in_files_.contains(facts_.head))
+    throw Error(tensors_.folder().string(),
+                "expected tensors that the checkpoint lacks: " + facts_.head +
+                    " (tie_word_embeddings is false, so the head is a tensor of its own)");
+}
+
+// Some checkpoints carry a copy of the embedding as head. One that differs means that flag or file
+// is wrong, and either choice would be a guess.
+void Decoder::check_tied_head() const {
+  const auto head = names_in_files_.find(facts_.head);
+  if (head == names_in_files_.end()) return;
+  const std::string& embedding = names_in_files_.at(facts_.embedding);
+  const at::Tensor a = tensors_.view(head->second);
+  const at::Tensor b = tensors_.view(embedding);
+  if (a.scalar_type() != b.scalar_type() ||
+      std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) != 0)
+    throw Error(tensors_.describe(head->second),
+                "expected the same values as '" + embedding +
+                    "' because tie_word_embeddings is true, got others. Set tie_word_embeddings to "
+                    "false in "
+                    "config.json if this head is meant to be used, or remove it.");
+}
+
+std::string Decoder::block_name(int64_t block) const {
+  return facts_.block_prefix + std::to_string(block);
+}
+
+int64_t Decoder::parameter_count() const {
+  int64_t count = 0;
+  for (const auto& [name, in_file] : names_in_files_) {
+    if (facts_.tied_head && name == facts_.head) continue;
+    int64_t elements = 1;
+    for (const int64_t size : tensors_.info(in_file).shape) elements *= size;
+    count += elements;
+  }
+  return count;
+}
+
+void Decoder::check_finite(const std::string& name) {
+  if (known_finite_.contains(name)) return;
+  const std::string& in_file = names_in_files_.at(name);
+  const at::Tensor stored = tensors_.view(in_file);
+  int64_t position = first_non_finite(stored);
+  if (position >= 0)
+    throw Error(tensors_.describe(in_file), "expected finite weights, got NaN or infinity at " +
+                                                index_text(position, stored.sizes()) +
+                                                ". The file is damaged: fetch it again.");
+  if (dtype_ == at::kHalf && stored.scalar_type() != at::kHalf) {
+    position = first_non_finite(stored.to(at::kHalf));
+    if (position >= 0)
+      throw Error(tensors_.describe(in_file),
+                  "expected weights that fit in float16, got one beyond 65504 at " +
+                      index_text(position, stored.sizes()) + ". Use dtype bfloat16 or float32.");
+  }
+  known_finite_.insert(name);
+}
+
+// A tensor of the table in the model's dtype: a view of the file where dtypes agree.
+at::Tensor Decoder::host_tensor(const std::string& name) {
+  check_finite(name);
+  return tensors_.view(names_in_files_.at(name)).to(dtype_);
+}
+
+void Decoder::load_block(int64_t block) {
+  if (block < 0 || block >= block_count())
+    throw Error("load_block", "expected a block in 0 .. " + std::to_string(block_count() - 1) +
+                                  ", got " + std::to_string(block));
+  if (block == loaded_block_) return;
+  release_block();
+  const std::string pattern_prefix = facts_.block_prefix + "{}.";
+  std::map<std::string, at::Tensor> loaded;
+  for (const TensorSpec& spec : facts_.table.specs) {
+    if (!spec.name.starts_with(pattern_prefix)) continue;
+    const std::string full_name = tensor_name(spec.name, block);
+    const auto replacement = replaced_.find(full_name);
+    const at::Tensor host =
+        replacement != replaced_.end() ? replacement->second : host_tensor(full_name);
+    loaded.emplace(spec.name.substr(pattern_prefix.size()), host.to(device_));
+  }
+  block_ = std::move(loaded);
+  loaded_block_ = block;
+}
+
+void Decoder::release_block() {
+  block_.clear();
+  loaded_block_ = -1;
+}
+
+const at::Tensor& Decoder::block_tensor(const std::string& name) const {
+  static const at::Tensor kNone;
+  if (loaded_block_ < 0)
+    throw Error("model", "expected a loaded block, got none. Call load_block first.");
+  const auto found = block_.find(name);
+  return found == block_.end() ? kNone : found->second;
+}
+
+at::Tensor Decoder::weight(const std::string& linear) const {
+  const at::Tensor& found = block_tensor(linear + ".weight");
+  for (const Stage& stage : facts_.stages)
+    for (const std::string& known : stage.linears)
+      if (known == linear && found.defined()) return found;
+  throw Error(block_name(loaded_block_), "expected the name of a linear, got '" + linear + "'");
+}
+
+void Decoder::replace(const std::string& linear, const QuantizedLinear& replacement) {
+  const at::Tensor current = weight(linear);
+  const std::string layer = block_name(loaded_block_) + "." + linear;
+  if (replacement.codes.sizes() != current.sizes())
+    throw Error(layer, "expected codes of shape " + std::to_string(current.size(0)) + " x " +
+                           std::to_string(current.size(1)) + ", got " +
+                           std::to_string(replacement.codes.size(0)) + " x " +
+                           std::to_string(replacement.codes.size(1)));
+  const at::Tensor dequantized = replacement.dequantize(dtype_);
+  replaced_[layer + ".weight"] = dequantized.to(at::kCPU);
+  block_[linear + ".weight"] = dequantized.to(device_);
+}
+
+at::Tensor Decoder::linear(const std::string& name, const at::Tensor& x) const {
+  return at::linear(x, block_tensor(name + ".weight"), block_tensor(name + ".bias"));
+}
+
+at::Tensor Decoder::checked_ids(const at::Tensor& ids) const {
+  if (ids.dim() != 2 || ids.numel() == 0 || !at::isIntegralType(ids.scalar_type(), false))
+    throw Error("embed", "expected whole-number ids [sequences, seqlen], got " +
+                             std::to_string(ids.dim()) + " dimensions of " +
+                             at::toString(ids.scalar_type()));
+  if (ids.size(1) > max_positions())
+    throw Error("embed", "expected at most " + std::to_string(max_positions()) +
+                             " tokens a sequence (positions of the model), got " +
+                             std::to_string(ids.size(1)) + ". Use a smaller seqlen.");
+  at::Tensor checked = ids.to(at::kCPU, at::kLong).contiguous();
+  const int64_t* values = checked.const_data_ptr<int64_t>();
+  for (int64_t i = 0; i < checked.numel(); ++i)
+    if (values[i] < 0 || values[i] >= vocab_size())
+      throw Error("embed", "expected token ids in 0 .. " + std::to_string(vocab_size() - 1) +
+                               ", got " + std::to_string(values[i]) + " at " +
+                               index_text(i, checked.sizes()) +
+                               ". Tokenizer and model do not belong together.");
+  return checked;
+}
+
+at::Tensor Decoder::gather_rows(const std::string& name, const at::Tensor& ids) {
+  check_finite(name);
+  // The whole table is cast only where the head needs it.
+  return at::embedding(tensors_.view(names_in_files_.at(name)), ids).to(dtype_).to(device_);
+}
+
+const at::Tensor& Decoder::end_tensor(const std::string& name) {
+  const auto found = ends_.find(name);
+  if (found != ends_.end()) return found->second;
+  return ends_.emplace(name, host_tensor(name).to(device_)).first->second;
+}
+
+at::Tensor Decoder::apply_head(const at::Tensor& hidden) {
+  return at::linear(hidden, end_tensor(facts_.tied_head ? facts_.embedding : facts_.head));
+}
+
+}  // namespace gptqb

@@ -1,0 +1,93 @@
+// What all architectures share: finding, checking, casting and moving weights; one block on the
+// device at a time; replaced linears that stay replaced. An architecture adds the arithmetic.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "models/architecture.h"
+#include "models/causal_lm.h"
+#include "models/tensor_table.h"
+
+namespace gptqb {
+
+// The facts of one model, from its config.
+struct DecoderFacts {
+  std::string architecture;  // name in architectures.def
+  TensorTable table;
+  std::string block_prefix;  // "model.layers."
+  std::vector<Stage> stages;
+  std::string embedding;  // table's name of the word embedding [vocab, width]
+  std::string head;       // table's name of the output head [vocab, width]
+  bool tied_head = false;
+  int64_t vocab_size = 0;
+  int64_t max_positions = 0;
+};
+
+class Decoder : public CausalLm {
+ public:
+  int64_t block_count() const override { return facts_.table.blocks; }
+  std::string block_name(int64_t block) const override;
+  const std::vector<Stage>& stages() const override { return facts_.stages; }
+  at::ScalarType dtype() const override { return dtype_; }
+  at::Device device() const override { return device_; }
+  int64_t vocab_size() const override { return facts_.vocab_size; }
+  int64_t max_positions() const override { return facts_.max_positions; }
+  std::string architecture() const override { return facts_.architecture; }
+  std::optional<int64_t> bos_token_id() const override { return bos_token_id_; }
+  std::optional<int64_t> eos_token_id() const override { return eos_token_id_; }
+  std::string fingerprint() const override { return tensors_.fingerprint(); }
+  int64_t parameter_count() const override;
+
+  void load_block(int64_t block) override;
+  void release_block() override;
+  at::Tensor weight(const std::string& linear) const override;
+  void replace(const std::string& linear, const QuantizedLinear& replacement) override;
+
+ protected:
+  // Checks the checkpoint against the table, and a tied head against its twin. Throws Error.
+  Decoder(ModelSource source, DecoderFacts facts);
+
+  // `ids` as i64 on the CPU. Throws Error: not [sequences, seqlen], an id outside the vocabulary,
+  // too many positions.
+  at::Tensor checked_ids(const at::Tensor& ids) const;
+  // Rows of a table that stays on the host, in the model's dtype on its device.
+  at::Tensor gather_rows(const std::string& name, const at::Tensor& ids);
+  // A tensor outside the blocks, in the model's dtype on its device; kept there from its first use
+  // on.
+  const at::Tensor& end_tensor(const std::string& name);
+  // Hidden states of embedding width -> logits.
+  at::Tensor apply_head(const at::Tensor& hidden);
+
+  // A tensor of the loaded block by its name within the block; undefined if the table has none of
+  // that name.
+  const at::Tensor& block_tensor(const std::string& name) const;
+  // x W^T + b, with b where the model has one.
+  at::Tensor linear(const std::string& name, const at::Tensor& x) const;
+
+ private:
+  // Throws Error naming tensor and position if a weight is NaN, infinite, or beyond the model's
+  // dtype. Each tensor is looked through once.
+  void check_finite(const std::string& name);
+  at::Tensor host_tensor(const std::string& name);
+  void check_tied_head() const;
+
+  TensorReader tensors_;
+  DecoderFacts facts_;
+  std::optional<int64_t> bos_token_id_;
+  std::optional<int64_t> eos_token_id_;
+  at::Device device_;
+  std::map<std::string, std::string> names_in_files_;
+  at::ScalarType dtype_;
+  std::set<std::string> known_finite_;
+  std::map<std::string, at::Tensor> ends_;      // by the table's name, on the device
+  std::map<std::string, at::Tensor> replaced_;  // by full name, on the host
+  int64_t loaded_block_ = -1;
+  std::map<std::string, at::Tensor> block_;  // by name within the block, on the device
+};
+
+}  // namespace gptqb

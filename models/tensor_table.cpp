@@ -1,0 +1,106 @@
+#include "models/tensor_table.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "common/error.h"
+#include "common/text.h"
+
+namespace gptqb {
+namespace {
+
+constexpr size_t kNamesShown = 5;
+// Buffers that old versions of transformers and fairseq saved along; they are computed from the
+// config.
+constexpr std::array kLeftovers = {"*rotary_emb.inv_freq", "*rotary_emb.cos_cached",
+                                   "*rotary_emb.sin_cached", "*decoder.version"};
+
+bool is_leftover(const std::string& name) {
+  return std::any_of(kLeftovers.begin(), kLeftovers.end(),
+                     [&](const char* glob) { return glob_match(glob, name); });
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+std::string shorten(std::vector<std::string> names) {
+  const size_t count = names.size();
+  names.resize(std::min(count, kNamesShown));
+  return join(names, ", ") +
+         (count > kNamesShown ? " and " + std::to_string(count - kNamesShown) + " more" : "");
+}
+
+// The spelling of the table's prefix in this checkpoint: the one most of whose tensors are there.
+std::string find_prefix(const TensorTable& table, const TensorReader& tensors) {
+  const auto present = [&](const std::string& prefix) {
+    return std::count_if(table.specs.begin(), table.specs.end(), [&](const TensorSpec& spec) {
+      const std::string name = tensor_name(spec.name, 0);
+      return name.starts_with(table.prefix) &&
+             tensors.has(prefix + name.substr(table.prefix.size()));
+    });
+  };
+  std::string best = table.prefix;
+  for (const std::string& prefix : table.other_prefixes)
+    if (present(prefix) > present(best)) best = prefix;
+  return best;
+}
+
+void check_tensor(const TensorSpec& spec, const std::string& name, const TensorReader& tensors) {
+  const TensorInfo& info = tensors.info(name);
+  if (info.shape != spec.shape)
+    throw Error(tensors.describe(name), "expected shape " + shape_text(spec.shape) +
+                                            " (from config.json), got " + shape_text(info.shape));
+  if (info.dtype != at::kHalf && info.dtype != at::kBFloat16 && info.dtype != at::kFloat)
+    throw Error(tensors.describe(name),
+                "expected dtype F16, BF16 or F32, got " + safetensors_dtype_name(info.dtype));
+}
+
+}  // namespace
+
+std::string tensor_name(const std::string& pattern, int64_t block) {
+  const size_t place = pattern.find("{}");
+  if (place == std::string::npos) return pattern;
+  return std::string(pattern).replace(place, 2, std::to_string(block));
+}
+
+std::map<std::string, std::string> match_tensors(const TensorTable& table,
+                                                 const TensorReader& tensors) {
+  const std::string prefix = find_prefix(table, tensors);
+  std::map<std::string, std::string> matched;
+  std::set<std::string> used;
+  std::vector<std::string> missing;
+  for (const TensorSpec& spec : table.specs) {
+    const bool per_block = spec.name.find("{}") != std::string::npos;
+    for (int64_t block = 0; block < (per_block ? table.blocks : 1); ++block) {
+      const std::string name = tensor_name(spec.name, block);
+      const std::string in_file =
+          name.starts_with(table.prefix) ? prefix + name.substr(table.prefix.size()) : name;
+      if (!tensors.has(in_file)) {
+        if (!spec.optional) missing.push_back(in_file);
+        continue;
+      }
+      check_tensor(spec, in_file, tensors);
+      matched.emplace(name, in_file);
+      used.insert(in_file);
+    }
+  }
+  if (!missing.empty())
+    throw Error(tensors.folder().string(),
+                "expected tensors that the checkpoint lacks: " + shorten(missing));
+
+  std::vector<std::string> extra;
+  for (const std::string& name : tensors.names())
+    if (!used.contains(name) && !is_leftover(name)) extra.push_back(name);
+  if (!extra.empty())
+    throw Error(tensors.folder().string(),
+                "expected only tensors that the architecture and config.json call for, got also: " +
+                    shorten(extra) +
+                    ". Computing without them would give another model's numbers.");
+  return matched;
+}
+
+}  // namespace gptqb

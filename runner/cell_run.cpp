@@ -1,0 +1,200 @@
+#include "runner/cell_run.h"
+
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/InferenceMode.h>
+
+#include <chrono>
+
+#include "common/error.h"
+#include "common/text.h"
+#include "datasets/overlap.h"
+#include "methods/quantize_model.h"
+#include "runner/resume_store.h"
+
+namespace gptqb {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// Full names of all linears the driver would quantize.
+std::vector<std::string> linear_names(const BlockModel& model) {
+  std::vector<std::string> names;
+  for (int64_t block = 0; block < model.block_count(); ++block)
+    for (const Stage& stage : model.stages())
+      for (const std::string& linear : stage.linears) names.push_back(model.block_name(block) + "." + linear);
+  return names;
+}
+
+at::Tensor to_ids(const TokenWindows& windows) {
+  if (windows.count == 0) return {};
+  return at::from_blob(const_cast<int32_t*>(windows.ids.data()), {windows.count, windows.seqlen}, at::kInt)
+      .to(at::kLong);
+}
+
+void check_vocabulary(const Tokenizer& tokenizer, const CausalLm& model, const std::filesystem::path& folder) {
+  if (tokenizer.vocab_size() > model.vocab_size())
+    throw Error(folder.string(), "expected a tokenizer of at most " + std::to_string(model.vocab_size()) +
+                                     " ids, the model's vocabulary, got " + std::to_string(tokenizer.vocab_size()) +
+                                     ". Its tokenizer files belong to another model");
+}
+
+// Marks calibration text that reappears in what is evaluated (docs/architecture.md, Statistics).
+void note_overlap(const PreparedCell& prepared, std::vector<std::string>& notes) {
+  if (!prepared.calibration) return;
+  for (const auto& inputs : prepared.evaluations)
+    for (const EvaluationInput& input : inputs) {
+      const double share = ngram_overlap(prepared.calibration->calibration.ids, input.windows->ids);
+      if (share > 0.01)
+        notes.push_back("calibration overlaps evaluation: " + std::to_string(100 * share) + " % of the 13-token runs of " +
+                        input.name + " occur in the calibration windows");
+    }
+}
+
+// The device's caching allocator; null on the CPU.
+c10::DeviceAllocator* device_allocator(at::Device device) {
+  return device.is_cuda() ? c10::getDeviceAllocator(device.type()) : nullptr;
+}
+
+const char* choice(bool reference, const char* ours) { return reference ? "reference" : ours; }
+
+std::map<std::string, std::string> policies_of(const Cell& cell) {
+  const CompatPolicy& compat = cell.compat();
+  return {
+      {"group_grid", choice(compat.reference_group_grid, "fresh")},
+      {"one_sided", choice(compat.reference_one_sided, "full_range")},
+      {"rtn_groups", choice(compat.reference_rtn_groups, "honour")},
+      {"dead_columns", choice(compat.reference_dead_columns, "exclude")},
+      {"loss_dtype", compat.reference_loss_dtype ? "model" : "float32"},
+      {"matmul_float32", "ieee"},  // TF32 is off
+  };
+}
+
+Metric reading(std::string name, double value, std::string unit) {
+  Metric metric;
+  metric.name = std::move(name);
+  metric.value = value;
+  metric.unit = std::move(unit);
+  return metric;
+}
+
+double dtype_bits(at::ScalarType dtype) { return 8.0 * static_cast<double>(c10::elementSize(dtype)); }
+
+QuantizeReport quantize(const Cell& cell, PreparedCell& prepared, ResumeStore* store, const RunOptions& options) {
+  QuantizeOptions quantize_options;
+  quantize_options.method = cell.method();
+  quantize_options.compat = cell.compat();
+  quantize_options.settings = [&cell](const std::string& layer) {
+    LayerChoice chosen = cell.settings_for(layer);
+    return LayerSettings{chosen.skip, std::move(chosen.method), chosen.quant};
+  };
+  quantize_options.resume = store;
+  quantize_options.progress = options.progress;
+  at::Tensor calibration, heldout;
+  if (prepared.calibration) {
+    calibration = to_ids(prepared.calibration->calibration);
+    heldout = to_ids(prepared.calibration->heldout);
+    // About 8192 tokens keep a GPU busy; a CPU gains nothing from more than one long sequence.
+    const int64_t tokens = prepared.model->device().is_cuda() ? 8192 : 2048;
+    quantize_options.sequences_per_chunk = std::max<int64_t>(1, tokens / calibration.size(1));
+  }
+  return quantize_model(*prepared.model, calibration, heldout, quantize_options);
+}
+
+void add_sizes(const CausalLm& model, const QuantizeReport& report, std::vector<Metric>& metrics) {
+  const double dense_bits = dtype_bits(model.dtype());
+  const auto quantized = static_cast<double>(report.quantized_weights);
+  const auto linear = static_cast<double>(report.linear_weights);
+  const auto stored = static_cast<double>(report.quantized_bits);
+  const auto all = static_cast<double>(model.parameter_count());
+  if (linear > 0)
+    metrics.push_back(reading("bits_per_weight.linear", (stored + (linear - quantized) * dense_bits) / linear, "bits"));
+  const double model_bits = stored + (all - quantized) * dense_bits;
+  metrics.push_back(reading("bits_per_weight.model", model_bits / all, "bits"));
+  metrics.push_back(reading("bytes.weights", model_bits / 8, "bytes"));
+}
+
+}  // namespace
+
+PreparedCell prepare_cell(const Cell& cell, InputCache& cache, const RunOptions& options) {
+  PreparedCell prepared;
+  const std::filesystem::path folder = cache.model_folder(cell);
+  prepared.model = open_model(folder, {.dtype = cell.model().dtype, .device = at::Device(options.device)});
+
+  const std::vector<std::string> unmatched = cell.unmatched_rules(linear_names(*prepared.model));
+  if (!unmatched.empty()) throw Error("overrides", join(unmatched, "; "));
+
+  InputsRecord& inputs = prepared.inputs;
+  inputs.model = cell.model().path_unexpanded;
+  inputs.model_fingerprint = prepared.model->fingerprint();
+  inputs.architecture = prepared.model->architecture();
+  if (InputCache::needs_tokenizer(cell)) {
+    const Tokenizer& tokenizer = cache.tokenizer(folder);
+    check_vocabulary(tokenizer, *prepared.model, folder);
+    inputs.tokenizer = tokenizer.kind();
+    inputs.tokenizer_fingerprint = tokenizer.fingerprint();
+  }
+  if (cell.needs_calibration()) {
+    const int64_t seqlen = cell.calibration().seqlen;
+    if (seqlen > prepared.model->max_positions())
+      throw Error("calibration.seqlen", "expected at most " + std::to_string(prepared.model->max_positions()) +
+                                            ", the positions the model has, got " + std::to_string(seqlen));
+    prepared.calibration = &cache.calibration(cell);
+    const CalibrationWindows& windows = *prepared.calibration;
+    inputs.windows.push_back(describe_windows("calibration", windows.calibration.dataset, windows.calibration));
+    if (windows.heldout.count > 0)
+      inputs.windows.push_back(describe_windows("heldout", windows.heldout.dataset, windows.heldout));
+    if (!windows.heldout_shortage.empty()) prepared.notes.push_back(windows.heldout_shortage);
+  }
+  for (const EvaluatorSpec& evaluator : cell.evaluators()) {
+    if (evaluator.seqlen > prepared.model->max_positions())
+      throw Error("evaluate.seqlen", "expected at most " + std::to_string(prepared.model->max_positions()) +
+                                         ", the positions the model has, got " + std::to_string(evaluator.seqlen));
+    auto& list = prepared.evaluations.emplace_back();
+    for (const DatasetSpec& dataset : evaluator.datasets) {
+      const TokenWindows& windows = cache.evaluation(cell, evaluator, dataset);
+      list.push_back({dataset.label(), &windows});
+      inputs.windows.push_back(describe_windows("evaluation", dataset.label(), windows));
+    }
+  }
+  note_overlap(prepared, prepared.notes);
+  return prepared;
+}
+
+void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& options, Record& record) {
+  c10::InferenceMode inference;
+  CausalLm& model = *prepared.model;
+  c10::DeviceAllocator* allocator = device_allocator(model.device());
+  if (allocator) allocator->resetPeakStats(model.device().index());
+  record.policies = policies_of(cell);
+  record.seeds = {{"calibration", cell.calibration().seed}};
+
+  QuantizeReport report;
+  if (!cell.dense()) {
+    FileResumeStore store(options.output, cell.id(), options.progress);
+    report = quantize(cell, prepared, &store, options);
+    record.layers = std::move(report.layers);
+    record.resumed_blocks = report.resumed_blocks;
+    record.seconds = report.seconds;
+    record.metrics.push_back(reading("seconds.quantize", report.seconds_total, "s"));
+  }
+  add_sizes(model, report, record.metrics);
+
+  const auto start = Clock::now();
+  for (size_t i = 0; i < cell.evaluators().size(); ++i) {
+    const EvaluatorSpec& spec = cell.evaluators()[i];
+    const std::vector<Metric> metrics = evaluators().at(spec.name).make()->evaluate(
+        model, prepared.evaluations[i],
+        {.batch = spec.batch, .loss_in_model_dtype = cell.compat().reference_loss_dtype, .progress = options.progress});
+    record.metrics.insert(record.metrics.end(), metrics.begin(), metrics.end());
+  }
+  record.seconds["evaluation"] = seconds_since(start);
+  record.peak_bytes["host_peak"] = peak_resident_bytes();
+  if (allocator) {
+    const auto stats = allocator->getDeviceStats(model.device().index());
+    record.peak_bytes["device_peak"] = stats.allocated_bytes[0].peak;
+  }
+}
+
+}  // namespace gptqb

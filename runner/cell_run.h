@@ -1,0 +1,32 @@
+// One cell from opening its model to its metrics.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "eval/evaluator.h"
+#include "models/causal_lm.h"
+#include "runner/input_cache.h"
+#include "runner/record.h"
+#include "runner/run.h"
+
+namespace gptqb {
+
+// The model, opened, with the fingerprints of everything the cell will read: enough to decide whether a finished
+// record still holds, before any long work.
+struct PreparedCell {
+  std::unique_ptr<CausalLm> model;
+  const CalibrationWindows* calibration = nullptr;  // null: the method needs none
+  std::vector<std::vector<EvaluationInput>> evaluations;  // one list for each of the cell's evaluators
+  InputsRecord inputs;
+  std::vector<std::string> notes;
+};
+
+// Throws Error: anything wrong with model, tokenizer, data or overrides.
+PreparedCell prepare_cell(const Cell& cell, InputCache& cache, const RunOptions& options);
+
+// Quantizes and evaluates; fills metrics, layers, seconds, peaks and policies of `record`.
+void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& options, Record& record);
+
+}  // namespace gptqb

@@ -1,0 +1,93 @@
+// Commands that only read: report, compare, list, schema, doctor.
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "common/atomic_file.h"
+#include "common/error.h"
+#include "common/text.h"
+#include "datasets/dataset.h"
+#include "eval/evaluator.h"
+#include "methods/quantizer.h"
+#include "models/architecture.h"
+#include "runner/cli.h"
+#include "runner/cli_commands.h"
+#include "runner/doctor.h"
+#include "runner/report/compare.h"
+#include "runner/report/report.h"
+#include "runner/schema.h"
+
+namespace gptqb {
+namespace {
+
+// The records of an output folder; a folder without any is bad input, a damaged record is named.
+LoadedRecords records_of(const std::string& folder, std::ostream& err) {
+  LoadedRecords loaded = load_records(folder);
+  for (const std::string& message : loaded.damaged) err << "gptq-bench: " << message << '\n';
+  if (loaded.records.empty())
+    throw Error(folder, "expected records in " + (std::filesystem::path(folder) / "records").string() + ", found none");
+  return loaded;
+}
+
+template <class Factory>
+void print_entries(const Registry<Factory>& registry, std::ostream& out) {
+  size_t width = 0;
+  for (const auto& entry : registry.entries()) width = std::max(width, entry.name.size());
+  for (const auto& entry : registry.entries()) {
+    out << entry.name << std::string(width + 2 - entry.name.size(), ' ') << entry.summary;
+    if (!entry.unavailable.empty()) out << " (not here: " << entry.unavailable << ")";
+    out << '\n';
+  }
+}
+
+}  // namespace
+
+int report_command(const std::string& folder, const std::string& format, std::ostream& out, std::ostream& err) {
+  const auto& entry = report_formats().at(format);
+  LoadedRecords loaded = records_of(folder, err);
+  const bool damaged = !loaded.damaged.empty();
+  const ReportData data{std::move(loaded.records), {}, std::move(loaded.damaged)};
+  write_reports(folder, data);
+  out << entry.make.render(data);
+  return damaged ? kExitFailed : kExitOk;
+}
+
+int compare_command(const std::string& old_folder, const std::string& new_folder, const std::string& junit,
+                    std::ostream& out, std::ostream& err) {
+  const Comparison comparison = compare_records(records_of(old_folder, err).records, records_of(new_folder, err).records);
+  out << comparison_text(comparison);
+  if (!junit.empty()) write_file_atomically(junit, junit_xml(comparison));
+  return comparison.tripped() ? kExitFailed : kExitOk;
+}
+
+int list_command(const std::string& kind, std::ostream& out) {
+  if (kind == "methods")
+    print_entries(quantizers(), out);
+  else if (kind == "datasets")
+    print_entries(datasets(), out);
+  else if (kind == "architectures")
+    print_entries(architectures(), out);
+  else if (kind == "evaluators")
+    print_entries(evaluators(), out);
+  else if (kind == "reports")
+    print_entries(report_formats(), out);
+  else
+    throw Error("list", unknown_name(kind, {"methods", "datasets", "architectures", "evaluators", "reports"}));
+  return kExitOk;
+}
+
+int schema_command(std::ostream& out) {
+  out << schema_markdown();
+  return kExitOk;
+}
+
+int doctor_command(std::ostream& out) {
+  const auto folder = [](const char* variable) {
+    const char* value = std::getenv(variable);
+    return std::filesystem::path(value ? value : "");
+  };
+  out << doctor_report({.data_root = folder("GPTQ_BENCH_DATA"), .models_root = folder("GPTQ_BENCH_MODELS")});
+  return kExitOk;
+}
+
+}  // namespace gptqb

@@ -1,0 +1,127 @@
+// run, plan and rerun.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+
+#include "common/atomic_file.h"
+#include "common/error.h"
+#include "eval/evaluator.h"
+#include "methods/quantizer.h"
+#include "runner/cli.h"
+#include "runner/cli_commands.h"
+#include "runner/report/report.h"
+#include "runner/run.h"
+#include "runner/run_lock.h"
+#include "runner/terminal_progress.h"
+#include "runner/verdict.h"
+
+namespace gptqb {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path data_root() {
+  const char* root = std::getenv("GPTQ_BENCH_DATA");
+  return root ? root : "";
+}
+
+// "I/N" into its two numbers.
+void parse_shard(const std::string& text, PlanOptions& options) {
+  char slash = 0, rest = 0;
+  long long index = -1, count = 0;
+  const int read = std::sscanf(text.c_str(), "%lld%c%lld%c", &index, &slash, &count, &rest);
+  if (read != 3 || slash != '/' || count < 1 || index < 0 || index >= count)
+    throw Error("--shard", "expected I/N with 0 <= I < N, got '" + text + "'");
+  options.shard = index;
+  options.shards = count;
+}
+
+// All plans of the files. Two experiments of one name would write into one folder as one, so that is refused.
+std::vector<Plan> plans_of(const FileOptions& options) {
+  PlanOptions plan_options{.methods = quantizers().names(), .evaluators = evaluators().names()};
+  parse_shard(options.shard, plan_options);
+  std::vector<Plan> plans;
+  for (const std::string& file : options.files)
+    for (const Experiment& experiment : load_experiments(file, {.set = options.set, .tier = options.tier})) {
+      plans.push_back(make_plan(experiment, plan_options));
+    }
+  if (plans.empty())
+    throw Error("--tier", "expected a document of tier '" + options.tier + "' in the files given, found none");
+  return plans;
+}
+
+fs::path output_of(const RunCommandOptions& options, const std::string& experiment, bool several) {
+  if (options.output.empty()) return fs::path("results") / experiment;
+  return several ? fs::path(options.output) / experiment : fs::path(options.output);
+}
+
+// Rebuilds the tables of `output` from everything in it; returns the table of `records` as text.
+std::string write_tables(const fs::path& output, std::vector<Record> records, std::vector<Verdict> verdicts) {
+  LoadedRecords all = load_records(output);
+  write_reports(output, {std::move(all.records), verdicts, std::move(all.damaged)});
+  return report_formats().at("md").make.render({std::move(records), std::move(verdicts), {}});
+}
+
+int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, std::ostream& out, std::ostream& err) {
+  TerminalProgress progress(err, isatty(STDERR_FILENO) != 0);
+  std::set<std::string> names;
+  for (const Plan& plan : plans) names.insert(plan.name);
+  int code = kExitOk;
+  for (const Plan& plan : plans) {
+    for (const std::string& note : plan.notes) progress.note(note);
+    RunOptions run_options;
+    run_options.device = options.device == "cuda" ? "cuda:0" : options.device;
+    run_options.output = output_of(options, plan.name, names.size() > 1);
+    run_options.data_root = data_root();
+    run_options.fresh = options.fresh;
+    run_options.argv = options.argv;
+    run_options.progress = &progress;
+    const RunLock lock(run_options.output);
+    RunOutcome outcome;
+    try {
+      outcome = run_plan(plan, run_options);
+    } catch (const Interrupted&) {
+      write_tables(run_options.output, {}, judge_plan(plan, load_records(run_options.output).records));
+      throw;
+    }
+    const std::vector<Verdict> verdicts = judge_plan(plan, outcome.records);
+    out << write_tables(run_options.output, outcome.records, verdicts);
+    out << "\nFiles: " << run_options.output.string() << "/{table.md,results.csv,results.json,layers.csv,records/}\n";
+    if (outcome.failed + outcome.missing > 0 || any_failed(verdicts)) code = kExitFailed;
+    if (outcome.ran + outcome.reused + outcome.failed == 0 && outcome.missing > 0) code = kExitBadInput;
+  }
+  return code;
+}
+
+}  // namespace
+
+int run_command(const RunCommandOptions& options, std::ostream& out, std::ostream& err) {
+  return run_plans(plans_of(options.files), options, out, err);
+}
+
+int plan_command(const FileOptions& options, std::ostream& out) {
+  for (const Plan& plan : plans_of(options)) {
+    out << plan_table(plan);
+    std::set<std::string> missing;
+    for (const PlannedCell& planned : plan.cells)
+      if (planned.skip_reason.empty())
+        for (const std::string& sentence : missing_inputs(planned.cell, data_root(), "")) missing.insert(sentence);
+    for (const std::string& sentence : missing) out << "missing: " << sentence << '\n';
+  }
+  return kExitOk;
+}
+
+int rerun_command(const std::string& path, const RunCommandOptions& options, std::ostream& out, std::ostream& err) {
+  const Record record = record_from_json(read_file(path), path);
+  Plan plan;
+  plan.name = record.experiment;
+  plan.file = path;
+  plan.cells.push_back({Cell::from_json(record.cell), "", {}});
+  RunCommandOptions rerun = options;
+  if (rerun.output.empty()) rerun.output = "results/rerun-" + record.cell_id;
+  return run_plans({plan}, rerun, out, err);
+}
+
+}  // namespace gptqb

@@ -1,0 +1,107 @@
+#include "runner/input_cache.h"
+
+#include <algorithm>
+
+namespace gptqb {
+namespace {
+
+bool is_ids(const DatasetSpec& dataset) { return dataset.source.starts_with("tokens:"); }
+
+// Everything that decides a dataset's text.
+std::string text_key(const DatasetSpec& dataset) {
+  return dataset.name + '\n' + dataset.split + '\n' + dataset.source + '\n' + dataset.join + '\n' + dataset.field;
+}
+
+// Appends the windows of `more` to `all`; provenance of several corpora is joined with " + ".
+void append(TokenWindows& all, TokenWindows more) {
+  if (all.count == 0) {
+    all = std::move(more);
+    return;
+  }
+  all.count += more.count;
+  all.ids.insert(all.ids.end(), more.ids.begin(), more.ids.end());
+  all.starts.insert(all.starts.end(), more.starts.begin(), more.starts.end());
+  all.files.insert(all.files.end(), more.files.begin(), more.files.end());
+  all.dataset += " + " + more.dataset;
+  all.documents += more.documents;
+  all.stream_tokens += more.stream_tokens;
+  all.dropped_tokens += more.dropped_tokens;
+  all.ids_sha256 += "+" + more.ids_sha256;
+}
+
+}  // namespace
+
+InputCache::InputCache(std::filesystem::path data_root, std::filesystem::path base)
+    : data_root_(std::move(data_root)), base_(std::move(base)) {}
+
+std::filesystem::path InputCache::model_folder(const Cell& cell) const {
+  return (base_ / cell.model().path).lexically_normal();
+}
+
+const Tokenizer& InputCache::tokenizer(const std::filesystem::path& folder) {
+  auto& entry = tokenizers_[folder.string()];
+  if (!entry) entry = open_tokenizer(folder);
+  return *entry;
+}
+
+bool InputCache::needs_tokenizer(const Cell& cell) {
+  if (cell.needs_calibration())
+    for (const DatasetShare& part : cell.calibration().datasets)
+      if (!is_ids(part.dataset)) return true;
+  for (const EvaluatorSpec& evaluator : cell.evaluators())
+    for (const DatasetSpec& dataset : evaluator.datasets)
+      if (!is_ids(dataset)) return true;
+  return false;
+}
+
+const Tokenizer* InputCache::tokenizer_of(const Cell& cell) {
+  return needs_tokenizer(cell) ? &tokenizer(model_folder(cell)) : nullptr;
+}
+
+const CalibrationWindows& InputCache::calibration(const Cell& cell) {
+  const CalibrationSpec& spec = cell.calibration();
+  std::string key = model_folder(cell).string();
+  for (const DatasetShare& part : spec.datasets) key += '\n' + text_key(part.dataset) + std::to_string(part.share);
+  for (int64_t number : {spec.samples, spec.seqlen, spec.seed, spec.heldout, static_cast<int64_t>(spec.draw)})
+    key += '\n' + std::to_string(number);
+  if (const auto found = calibration_.find(key); found != calibration_.end()) return found->second;
+
+  // The remainder of the split goes to the first dataset.
+  std::vector<int64_t> samples, heldout;
+  int64_t samples_left = spec.samples, heldout_left = spec.heldout;
+  for (const DatasetShare& part : spec.datasets) {
+    samples.push_back(static_cast<int64_t>(part.share * static_cast<double>(spec.samples)));
+    heldout.push_back(static_cast<int64_t>(part.share * static_cast<double>(spec.heldout)));
+    samples_left -= samples.back();
+    heldout_left -= heldout.back();
+  }
+  samples.front() += samples_left;
+  heldout.front() += heldout_left;
+
+  CalibrationWindows all;
+  for (size_t i = 0; i < spec.datasets.size(); ++i) {
+    if (samples[i] == 0) continue;
+    const Corpus corpus = load_corpus(spec.datasets[i].dataset, Purpose::kCalibration, data_root_, base_);
+    CalibrationWindows part = calibration_windows(corpus, tokenizer_of(cell), samples[i], spec.seqlen,
+                                                  static_cast<uint64_t>(spec.seed), spec.draw, heldout[i]);
+    append(all.calibration, std::move(part.calibration));
+    if (part.heldout.count > 0) append(all.heldout, std::move(part.heldout));
+    if (all.heldout_shortage.empty()) all.heldout_shortage = part.heldout_shortage;
+  }
+  return calibration_.emplace(key, std::move(all)).first->second;
+}
+
+const TokenWindows& InputCache::evaluation(const Cell& cell, const EvaluatorSpec& evaluator,
+                                           const DatasetSpec& dataset) {
+  std::string key = model_folder(cell).string() + '\n' + text_key(dataset);
+  for (int64_t number : {evaluator.seqlen, evaluator.max_windows, static_cast<int64_t>(evaluator.bos)})
+    key += '\n' + std::to_string(number);
+  if (const auto found = evaluation_.find(key); found != evaluation_.end()) return found->second;
+  const Corpus corpus = load_corpus(dataset, Purpose::kEvaluation, data_root_, base_);
+  return evaluation_
+      .emplace(key, evaluation_windows(corpus, tokenizer_of(cell), evaluator.seqlen, evaluator.max_windows,
+                                       evaluator.bos))
+      .first->second;
+}
+
+}  // namespace gptqb

@@ -1,0 +1,46 @@
+// Tokenizers and token windows, made once per run and shared by its cells.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "datasets/tokenizer.h"
+#include "datasets/windows.h"
+#include "runner/cell.h"
+
+namespace gptqb {
+
+class InputCache {
+ public:
+  // `data_root`: $GPTQ_BENCH_DATA; relative paths of models and own sources start at `base`.
+  InputCache(std::filesystem::path data_root, std::filesystem::path base);
+
+  // The Hugging Face folder a cell names, made absolute.
+  std::filesystem::path model_folder(const Cell& cell) const;
+
+  // The tokenizer of a model folder.
+  const Tokenizer& tokenizer(const std::filesystem::path& folder);
+
+  // Calibration windows of a cell, drawn dataset by dataset where the experiment mixes (samples split by share, the
+  // remainder to the first).
+  const CalibrationWindows& calibration(const Cell& cell);
+
+  // Windows of one dataset of an evaluator.
+  const TokenWindows& evaluation(const Cell& cell, const EvaluatorSpec& evaluator, const DatasetSpec& dataset);
+
+  // Whether all text of a cell comes as ids, so that no tokenizer is needed.
+  static bool needs_tokenizer(const Cell& cell);
+
+ private:
+  const Tokenizer* tokenizer_of(const Cell& cell);
+
+  std::filesystem::path data_root_;
+  std::filesystem::path base_;
+  std::map<std::string, std::unique_ptr<Tokenizer>> tokenizers_;
+  std::map<std::string, CalibrationWindows> calibration_;
+  std::map<std::string, TokenWindows> evaluation_;
+};
+
+}  // namespace gptqb

@@ -1,0 +1,94 @@
+// What a cell needs and does not find.
+#include <algorithm>
+
+#include "common/error.h"
+#include "datasets/text_source.h"
+#include "runner/plan.h"
+
+namespace gptqb {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+void add(std::vector<std::string>& sentences, const std::string& sentence) {
+  if (std::find(sentences.begin(), sentences.end(), sentence) == sentences.end())
+    sentences.push_back(sentence);
+}
+
+void check_model(const ModelSpec& model, const fs::path& base,
+                 std::vector<std::string>& sentences) {
+  if (model.path.empty()) return;
+  const fs::path folder = fs::absolute(base / model.path).lexically_normal();
+  std::error_code ignored;
+  if (fs::exists(folder / "config.json", ignored)) return;
+  const std::string name =
+      folder.has_filename() ? folder.filename().string() : folder.parent_path().filename().string();
+  std::string sentence = "model: expected the Hugging Face folder of " + name + " at " +
+                         folder.string() + ", got " +
+                         (fs::exists(folder, ignored) ? "a folder without config.json" : "none") +
+                         ". Put config.json, the safetensors and the tokenizer files of that model "
+                         "there (by `huggingface-cli "
+                         "download`, or a copy)";
+  if (model.path_unexpanded != model.path)
+    sentence += ", or set the variable: model.path is " + model.path_unexpanded;
+  add(sentences, sentence);
+}
+
+// Reading C4's shards takes minutes; that some spelling of the shard is there must do.
+bool is_large(const DatasetSpec& dataset) {
+  return dataset.name == "c4" || dataset.name == "c4-new";
+}
+
+void check_dataset(const DatasetSpec& dataset, Purpose purpose, const fs::path& data_root,
+                   const fs::path& base, std::vector<std::string>& sentences) {
+  try {
+    if (is_large(dataset) && !data_root.empty()) {
+      const std::string split = !dataset.split.empty()             ? dataset.split
+                                : purpose == Purpose::kCalibration ? "train"
+                                                                   : "validation";
+      const std::string file = split == "train" ? "c4/en/c4-train.00000-of-01024.json"
+                                                : "c4/en/c4-validation.00000-of-00008.json";
+      if (find_spelling(data_root / file)) return;
+    } else if (!dataset.source.empty()) {
+      if (find_spelling(base / dataset.source.substr(dataset.source.find(':') + 1))) return;
+    }
+    load_corpus(dataset, purpose, data_root, base);
+  } catch (const std::exception& fault) {
+    add(sentences, std::string("data: ") + fault.what());
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> missing_inputs(const Cell& cell, const fs::path& data_root,
+                                        const fs::path& base) {
+  std::vector<std::string> sentences;
+  check_model(cell.model(), base, sentences);
+  if (cell.needs_calibration())
+    for (const DatasetShare& part : cell.calibration().datasets)
+      check_dataset(part.dataset, Purpose::kCalibration, data_root, base, sentences);
+  for (const EvaluatorSpec& evaluator : cell.evaluators())
+    for (const DatasetSpec& dataset : evaluator.datasets)
+      check_dataset(dataset, Purpose::kEvaluation, data_root, base, sentences);
+  return sentences;
+}
+
+std::vector<std::string> missing_inputs(const Plan& plan, const fs::path& data_root,
+                                        const fs::path& base) {
+  std::vector<std::string> sentences;
+  std::vector<std::string> known;  // inputs that were looked at: cells share most of theirs
+  for (const PlannedCell& planned : plan.cells) {
+    if (!planned.skip_reason.empty()) continue;
+    std::string inputs;
+    for (const char* key : {"model.path", "calibration.dataset", "evaluate.perplexity.datasets"})
+      inputs += planned.cell.setting(key) + "\n";
+    if (std::find(known.begin(), known.end(), inputs) != known.end()) continue;
+    known.push_back(inputs);
+    for (const std::string& sentence : missing_inputs(planned.cell, data_root, base))
+      add(sentences, sentence);
+  }
+  return sentences;
+}
+
+}  // namespace gptqb

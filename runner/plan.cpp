@@ -1,0 +1,240 @@
+#include "runner/plan.h"
+
+#include <algorithm>
+#include <set>
+
+#include "common/text.h"
+#include "runner/resolve.h"
+#include "runner/schema.h"
+
+namespace gptqb {
+
+namespace {
+
+using nlohmann::json;
+
+void put(Settings& target, const Settings& source) {
+  for (const auto& [key, setting] : source)
+    if (find_key(key)->scope == Scope::kCell) target[key] = setting;
+}
+
+// Every combination of cells, sweep and seeds; the last key of the sweep changes fastest, seeds
+// fastest of all.
+std::vector<Settings> combinations(const Experiment& experiment) {
+  std::vector<Settings> result;
+  std::vector<Settings> starts = experiment.cells;
+  if (starts.empty()) starts.emplace_back();
+  for (const Settings& start : starts) {
+    Settings first;
+    put(first, experiment.base);
+    put(first, start);
+    std::vector<Settings> grown = {first};
+    auto axes = experiment.sweep;
+    if (!experiment.seeds.empty()) axes.emplace_back("calibration.seed", experiment.seeds);
+    for (const auto& [key, values] : axes) {
+      std::vector<Settings> next;
+      for (const Settings& settings : grown)
+        for (const Setting& value : values) {
+          next.push_back(settings);
+          next.back()[key] = value;
+        }
+      grown = std::move(next);
+    }
+    result.insert(result.end(), grown.begin(), grown.end());
+  }
+  for (Settings& settings : result) put(settings, experiment.forced);
+  return result;
+}
+
+bool matches(const Settings& where, const Values& values) {
+  for (const auto& [key, wanted] : where) {
+    const auto found = values.find(key);
+    if (found == values.end() || found->second != wanted.value) return false;
+  }
+  return true;
+}
+
+std::string where_text(const Settings& where) {
+  std::vector<std::string> parts;
+  for (const auto& [key, setting] : where) parts.push_back(key + ": " + value_text(setting.value));
+  return parts.empty() ? "every cell" : join(parts, ", ");
+}
+
+// Why `where` matches no cell, as far as it can be told.
+std::string nearest_miss(const Settings& where, const std::vector<Values>& cells) {
+  for (const auto& [key, wanted] : where) {
+    std::set<std::string> known;
+    for (const Values& cell : cells)
+      if (const auto found = cell.find(key); found != cell.end())
+        known.insert(value_text(found->second));
+    if (known.empty())
+      return ". No cell has " + key + " (a method drops the keys that it does not use)";
+    if (known.count(value_text(wanted.value)) == 0)
+      return ". Cells have " + key + " " + join({known.begin(), known.end()}, ", ");
+  }
+  return ". Each value occurs, but not in one cell";
+}
+
+// Metrics a cell can have, as far as names are fixed before it runs; "" if `metric` can be one of
+// them.
+std::string unknown_metric(const std::string& metric, const Values& cell) {
+  static const std::vector<std::string> kFamilies = {
+      "perplexity.",      "seconds.",    "busy_seconds.", "bytes.",
+      "bits_per_weight.", "divergence.", "decode.",       "layer."};
+  for (const std::string& family : kFamilies) {
+    if (metric.compare(0, family.size(), family) != 0 || metric.size() == family.size()) continue;
+    if (family != "perplexity.") return "";
+    std::vector<std::string> labels;
+    if (const auto datasets = cell.find("evaluate.perplexity.datasets"); datasets != cell.end())
+      for (const json& dataset : datasets->second)
+        labels.push_back(family + (dataset.is_string() ? dataset.get<std::string>()
+                                                       : dataset["name"].get<std::string>()));
+    if (std::find(labels.begin(), labels.end(), metric) != labels.end()) return "";
+    if (labels.empty())
+      return "expected a metric of the cell, got '" + metric + "', but it evaluates no perplexity";
+    return unknown_name(metric, labels);
+  }
+  return "expected a metric that starts with " + join(kFamilies, ", ") + "; got '" + metric + "'";
+}
+
+class Planner {
+ public:
+  Planner(const Experiment& experiment, const PlanOptions& options)
+      : experiment_(experiment), options_(options) {}
+
+  Plan plan() {
+    Plan result;
+    result.name = experiment_.name;
+    result.tier = experiment_.tier;
+    result.file = experiment_.file;
+    if (const auto resume = experiment_.base.find("resume"); resume != experiment_.base.end())
+      result.resume = resume->second.value.get<bool>();
+    if (has_cells()) add_cells(result);
+    check_expectations(result);
+    faults_.raise(experiment_.file);
+    for (size_t i = 0; i < values_.size(); ++i) add_planned(result, i);
+    add_product(result, "kernels");
+    add_product(result, "save");
+    take_shard(result);
+    return result;
+  }
+
+ private:
+  // A file may ask for kernels alone.
+  bool has_cells() const {
+    if (!experiment_.cells.empty() || !experiment_.sweep.empty()) return true;
+    return experiment_.base.count("method.name") > 0 || experiment_.forced.count("method.name") > 0;
+  }
+
+  void add_cells(Plan& result) {
+    std::vector<bool> used(experiment_.exclude.size(), false);
+    std::set<std::string> seen;
+    for (const Settings& settings : combinations(experiment_)) {
+      const Values full = with_defaults(settings, faults_);
+      bool excluded = false;
+      for (size_t i = 0; i < used.size(); ++i) {
+        if (!matches(experiment_.exclude[i].first, full)) continue;
+        used[i] = true;
+        excluded = true;
+      }
+      if (excluded) {
+        ++result.excluded;
+        continue;
+      }
+      const Values values = identity(full);
+      if (!seen.insert(json(values).dump()).second) {
+        ++result.merged;
+        continue;
+      }
+      values_.push_back(values);
+    }
+    for (size_t i = 0; i < used.size(); ++i) {
+      if (used[i]) continue;
+      const std::string what = where_text(experiment_.exclude[i].first);
+      if (experiment_.forced.empty())
+        faults_.add(experiment_.exclude[i].second, "exclude",
+                    "expected cells to leave out, got none that match " + what);
+      else
+        result.notes.push_back("exclude " + what + " matches no cell under --set");
+    }
+    if (values_.empty() && faults_.empty())
+      faults_.add(experiment_.start, "exclude",
+                  "expected at least one cell, got none: `exclude` leaves out all of them");
+  }
+
+  // Every entry must be able to get a verdict; under --set cells may have moved away from it, which
+  // is a note.
+  void check_expectations(Plan& result) {
+    expectations_.resize(values_.size());
+    int64_t idle = 0;
+    for (const auto& [where, expectation] : experiment_.expect) {
+      bool matched = false;
+      for (size_t i = 0; i < values_.size(); ++i) {
+        if (!matches(where, values_[i])) continue;
+        matched = true;
+        const std::string fault = unknown_metric(expectation.metric, values_[i]);
+        if (fault.empty())
+          expectations_[i].push_back(expectation);
+        else if (experiment_.forced.empty())
+          faults_.add(expectation.position, "expect.metric", fault);
+        else
+          matched = false;
+      }
+      if (matched) continue;
+      if (experiment_.forced.empty())
+        faults_.add(expectation.position, "expect.where",
+                    "expected cells for " + expectation.metric + ", got none that match " +
+                        where_text(where) + nearest_miss(where, values_));
+      ++idle;
+    }
+    if (idle > 0 && !experiment_.forced.empty())
+      result.notes.push_back(
+          std::to_string(idle) + " of " + std::to_string(experiment_.expect.size()) +
+          " expected values belong to cells that --set has changed; they get no verdict");
+  }
+
+  void add_planned(Plan& result, size_t index) {
+    const Values& values = values_[index];
+    result.cells.push_back(
+        {Cell::from_json(json(values).dump()),
+         skip_reason(values, experiment_.base, options_.methods, options_.evaluators),
+         expectations_[index]});
+  }
+
+  // `kernels` and `save` ask for more than cells; until they are there, a skipped entry says so.
+  void add_product(Plan& result, const std::string& section) {
+    Values values;
+    for (const auto& [key, setting] : experiment_.base)
+      if (key.compare(0, section.size() + 1, section + ".") == 0) values[key] = setting.value;
+    if (!values.empty())
+      result.cells.push_back(
+          {Cell::from_json(json(values).dump()), "not supported yet: " + section, {}});
+  }
+
+  void take_shard(Plan& result) {
+    if (options_.shards <= 1) return;
+    std::vector<PlannedCell> mine;
+    int64_t next = 0;
+    for (PlannedCell& planned : result.cells)
+      if (next++ % options_.shards == options_.shard) mine.push_back(std::move(planned));
+    result.other_shards = static_cast<int64_t>(result.cells.size() - mine.size());
+    result.cells = std::move(mine);
+  }
+
+  const Experiment& experiment_;
+  const PlanOptions& options_;
+  Faults faults_;
+  std::vector<Values> values_;  // of each cell, duplicates merged
+  std::vector<std::vector<Expectation>> expectations_;
+};
+
+}  // namespace
+
+Plan make_plan(const Experiment& experiment, const PlanOptions& options) {
+  if (options.shards < 1 || options.shard < 0 || options.shard >= options.shards)
+    throw Error("--shard", "expected a shard from 0 to " + std::to_string(options.shards - 1) +
+                               ", got " + std::to_string(options.shard));
+  return Planner(experiment, options).plan();
+}
+
+}  // namespace gptqb

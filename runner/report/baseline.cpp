@@ -1,0 +1,69 @@
+#include "runner/report/baseline.h"
+
+#include <functional>
+#include <map>
+
+namespace gptqb {
+namespace {
+
+// Settings under any of these prefixes.
+std::map<std::string, std::string> settings_under(const Record& record,
+                                                  const std::vector<std::string>& prefixes) {
+  std::map<std::string, std::string> result;
+  for (const auto& [key, text] : record.settings)
+    for (const std::string& prefix : prefixes)
+      if (key.rfind(prefix, 0) == 0) result[key] = text;
+  return result;
+}
+
+bool same_model(const Record& a, const Record& b) {
+  return a.inputs.model_fingerprint == b.inputs.model_fingerprint &&
+         a.inputs.tokenizer_fingerprint == b.inputs.tokenizer_fingerprint &&
+         settings_under(a, {"model."}) == settings_under(b, {"model."});
+}
+
+const Record* find(const std::vector<Record>& records, const std::function<bool(const Record&)>& fits) {
+  for (const Record& record : records)
+    if (record.status == CellStatus::kOk && fits(record)) return &record;
+  return nullptr;
+}
+
+}  // namespace
+
+bool same_windows(const Record& a, const Record& b, const std::string& dataset) {
+  const WindowsRecord* ours = evaluation_windows_of(a, dataset);
+  const WindowsRecord* theirs = evaluation_windows_of(b, dataset);
+  return ours && theirs && ours->ids_sha256 == theirs->ids_sha256 && ours->count == theirs->count &&
+         ours->seqlen == theirs->seqlen &&
+         a.setting("compat.loss_dtype") == b.setting("compat.loss_dtype");
+}
+
+const Record* dense_baseline(const Record& record, const std::vector<Record>& records,
+                             const std::string& dataset) {
+  return find(records, [&](const Record& other) {
+    return other.setting("method.name") == "none" && same_model(record, other) &&
+           same_windows(record, other, dataset);
+  });
+}
+
+const Record* rtn_baseline(const Record& record, const std::vector<Record>& records,
+                           const std::string& dataset) {
+  if (record.setting("method.name") == "none") return nullptr;
+  const std::vector<std::string> prefixes = {"quant.", "overrides"};
+  return find(records, [&](const Record& other) {
+    return other.setting("method.name") == "rtn" && same_model(record, other) &&
+           settings_under(record, prefixes) == settings_under(other, prefixes) &&
+           same_windows(record, other, dataset);
+  });
+}
+
+std::optional<PairedDifference> loss_difference(const Record& record, const Record* baseline,
+                                                const std::string& dataset) {
+  if (!baseline) return std::nullopt;
+  const auto ours = find_metric(record, "perplexity." + dataset);
+  const auto theirs = find_metric(*baseline, "perplexity." + dataset);
+  if (!ours || !theirs) return std::nullopt;
+  return paired_difference(ours->samples, theirs->samples);
+}
+
+}  // namespace gptqb

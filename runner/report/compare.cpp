@@ -1,0 +1,195 @@
+#include "runner/report/compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "runner/report/baseline.h"
+#include "runner/report/number_format.h"
+#include "runner/report/settings_summary.h"
+
+namespace gptqb {
+namespace {
+
+bool starts_with(const std::string& text, const std::string& prefix) {
+  return text.rfind(prefix, 0) == 0;
+}
+
+bool ends_with(const std::string& text, const std::string& suffix) {
+  return text.size() >= suffix.size() &&
+         text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0;
+}
+
+bool is_time(const std::string& name) {
+  return starts_with(name, "seconds.") || starts_with(name, "busy_seconds.") ||
+         starts_with(name, "decode.");
+}
+
+bool higher_is_better(const std::string& name) {
+  for (const char* suffix : {"tokens_per_second", "bandwidth_share", "top1_agreement", "gb_per_s",
+                             "tflop_per_s", "accuracy"})
+    if (ends_with(name, suffix)) return true;
+  return false;
+}
+
+bool same_device(const Record& a, const Record& b) {
+  return a.environment.device == b.environment.device && a.environment.gpu == b.environment.gpu &&
+         a.environment.cpu == b.environment.cpu && a.environment.threads == b.environment.threads;
+}
+
+Change by_sign(double worsening) { return worsening > 0 ? Change::kWorse : Change::kBetter; }
+
+void judge_paired(const PairedDifference& difference, const CompareOptions& options,
+                  MetricChange& change) {
+  change.detail = "loss " + signed_text(difference.mean, 3) + " ± " +
+                  significant_text(*difference.half_width, 2) + " nats/token over " +
+                  std::to_string(difference.count) + " windows";
+  const bool noise = difference.tie() || std::abs(difference.mean) < options.smallest_loss;
+  change.change = noise ? Change::kSame : by_sign(difference.mean);
+}
+
+void judge_relative(const Metric& before, const Metric& after, double threshold,
+                    MetricChange& change) {
+  if (before.value == after.value || (std::isnan(before.value) && std::isnan(after.value))) {
+    change.detail = "equal";
+    return;
+  }
+  if (!std::isfinite(before.value) || !std::isfinite(after.value)) {
+    change.detail = "not finite";
+    change.change = std::isfinite(before.value) ? Change::kWorse : Change::kBetter;
+    return;
+  }
+  const double relative =
+      (after.value - before.value) / std::max(std::abs(before.value), 1e-300);
+  change.detail = signed_text(100 * relative, 3) + " %, noise up to " +
+                  significant_text(100 * threshold, 2) + " %";
+  if (std::abs(relative) <= threshold) return;
+  change.change = by_sign(higher_is_better(after.name) ? -relative : relative);
+}
+
+class Comparer {
+ public:
+  explicit Comparer(const CompareOptions& options) : options_(options) {}
+
+  void cell(const Record& before, const Record& after) {
+    ++result_.cells;
+    if (before.status != CellStatus::kOk || after.status != CellStatus::kOk) {
+      status(before, after);
+      return;
+    }
+    for (const Metric& metric : all_metrics(before)) {
+      MetricChange change = start(after, metric.name);
+      change.before = number_text(metric.value);
+      if (const auto now = find_metric(after, metric.name)) {
+        change.after = number_text(now->value);
+        compare(before, metric, after, *now, change);
+      } else {
+        change.change = Change::kMissing;
+      }
+      result_.changes.push_back(std::move(change));
+    }
+  }
+
+  void only(const Record& record, bool before) {
+    MetricChange change = start(record, "status");
+    (before ? change.before : change.after) = status_name(record.status);
+    if (!before) change.change = Change::kNew;
+    // A cell that gave nothing before is nothing lost.
+    if (before && record.status == CellStatus::kOk) change.change = Change::kMissing;
+    result_.changes.push_back(std::move(change));
+  }
+
+  Comparison take() { return std::move(result_); }
+
+ private:
+  static MetricChange start(const Record& record, const std::string& metric) {
+    MetricChange change;
+    change.cell_id = record.cell_id;
+    change.label = cell_label(record);
+    change.metric = metric;
+    return change;
+  }
+
+  void status(const Record& before, const Record& after) {
+    MetricChange change = start(after, "status");
+    change.before = status_name(before.status);
+    change.after = status_name(after.status);
+    change.detail = after.reason;
+    if (before.status == CellStatus::kOk) change.change = Change::kWorse;
+    if (before.status != CellStatus::kOk && after.status == CellStatus::kOk)
+      change.change = Change::kBetter;
+    result_.changes.push_back(std::move(change));
+  }
+
+  void compare(const Record& before, const Metric& old, const Record& after, const Metric& now,
+               MetricChange& change) const {
+    const std::string prefix = "perplexity.";
+    if (starts_with(now.name, prefix)) {
+      const std::string dataset = now.name.substr(prefix.size());
+      if (!same_windows(before, after, dataset)) {
+        change.change = Change::kNotComparable;
+        change.detail = "other token windows";
+        return;
+      }
+      const auto difference = paired_difference(now.samples, old.samples);
+      if (difference && difference->half_width) return judge_paired(*difference, options_, change);
+    }
+    if (is_time(now.name) && !same_device(before, after)) {
+      change.change = Change::kNotComparable;
+      change.detail = "another device";
+      return;
+    }
+    judge_relative(old, now, is_time(now.name) ? options_.time_threshold : options_.relative_threshold,
+                   change);
+  }
+
+  const CompareOptions& options_;
+  Comparison result_;
+};
+
+}  // namespace
+
+const char* change_name(Change change) {
+  switch (change) {
+    case Change::kSame:
+      return "same";
+    case Change::kBetter:
+      return "better";
+    case Change::kWorse:
+      return "WORSE";
+    case Change::kMissing:
+      return "MISSING";
+    case Change::kNew:
+      return "new";
+    case Change::kNotComparable:
+      return "not comparable";
+  }
+  return "";
+}
+
+bool Comparison::tripped() const {
+  return std::any_of(changes.begin(), changes.end(), [](const MetricChange& change) {
+    return change.change == Change::kWorse || change.change == Change::kMissing;
+  });
+}
+
+Comparison compare_records(const std::vector<Record>& before, const std::vector<Record>& after,
+                           const CompareOptions& options) {
+  std::map<std::string, const Record*> now;
+  for (const Record& record : after) now[record.cell_id] = &record;
+  std::map<std::string, bool> known;
+  Comparer comparer(options);
+  for (const Record& record : before) {
+    known[record.cell_id] = true;
+    const auto found = now.find(record.cell_id);
+    if (found == now.end())
+      comparer.only(record, true);
+    else
+      comparer.cell(record, *found->second);
+  }
+  for (const Record& record : after)
+    if (!known.contains(record.cell_id)) comparer.only(record, false);
+  return comparer.take();
+}
+
+}  // namespace gptqb

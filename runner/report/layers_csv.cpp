@@ -1,0 +1,52 @@
+#include "runner/report/layers_csv.h"
+
+#include "runner/report/csv_table.h"
+
+namespace gptqb {
+namespace {
+
+constexpr const char* kColumns[] = {
+    "cell_id",        "layer",         "method",          "bits",
+    "group_size",     "loss",          "relative_error",  "relative_error_heldout",
+    "relative_error_rtn", "drift",     "damping",         "damping_tries",
+    "condition",      "dead_columns",  "non_finite_inputs", "outlier_share",
+    "clipped",        "tokens",        "sequences",       "status",
+    "seconds_hessian", "seconds_factor", "seconds_solve"};
+
+}  // namespace
+
+std::string layers_csv(const std::vector<Record>& records) {
+  CsvTable table;
+  for (const char* column : kColumns) table.add_column(column);
+  for (const Record& record : records) {
+    for (const LayerHealth& layer : record.layers) {
+      table.add_row();
+      table.set("cell_id", record.cell_id);
+      table.set("layer", layer.layer);
+      table.set("method", layer.method);
+      table.set("bits", layer.bits);
+      table.set("group_size", layer.group_size);
+      table.set("loss", layer.loss);
+      table.set("relative_error", layer.relative_error);
+      table.set("relative_error_heldout", layer.relative_error_heldout);
+      table.set("relative_error_rtn", layer.relative_error_rtn);
+      table.set("drift", layer.drift);
+      table.set("damping", layer.damping);
+      table.set("damping_tries", layer.damping_tries);
+      table.set("condition", layer.condition);
+      table.set("dead_columns", layer.dead_columns);
+      table.set("non_finite_inputs", layer.non_finite_inputs);
+      table.set("outlier_share", layer.outlier_share);
+      table.set("clipped", layer.clipped);
+      table.set("tokens", layer.tokens);
+      table.set("sequences", layer.sequences);
+      table.set("status", layer.status);
+      table.set("seconds_hessian", layer.seconds_hessian);
+      table.set("seconds_factor", layer.seconds_factor);
+      table.set("seconds_solve", layer.seconds_solve);
+    }
+  }
+  return table.text();
+}
+
+}  // namespace gptqb

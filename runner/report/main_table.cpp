@@ -1,0 +1,140 @@
+#include <algorithm>
+
+#include "common/text.h"
+#include "runner/report/baseline.h"
+#include "runner/report/markdown_sections.h"
+#include "runner/report/markdown_table.h"
+#include "runner/report/number_format.h"
+#include "runner/report/settings_summary.h"
+
+namespace gptqb {
+namespace {
+
+const std::string kNothing = "–";
+
+// Settings with a column of their own, and those the windows columns tell better.
+bool has_own_column(const std::string& key) {
+  return key == "method.name" || key == "quant.bits" || key == "quant.group_size";
+}
+
+std::vector<Record> copies(const RecordPointers& rows) {
+  std::vector<Record> result;
+  for (const Record* row : rows) result.push_back(*row);
+  return result;
+}
+
+std::string or_nothing(const std::string& text) { return text.empty() ? kNothing : text; }
+
+std::string group_text(const Record& record) {
+  const std::string group = record.setting("quant.group_size");
+  return group == "-1" ? "row" : or_nothing(group);
+}
+
+std::string perplexity_text(const std::optional<Metric>& metric) {
+  if (!metric) return kNothing;
+  std::string text =
+      metric->value < 1000 ? fixed_text(metric->value, 3) : significant_text(metric->value, 5);
+  if (metric->standard_error) text += " ± " + significant_text(*metric->standard_error, 2);
+  return text;
+}
+
+std::string difference_text(const Record& record, const Record* baseline,
+                            const std::string& dataset) {
+  if (baseline == &record || (baseline && baseline->cell_id == record.cell_id)) return "(baseline)";
+  const auto difference = loss_difference(record, baseline, dataset);
+  if (!difference) return kNothing;
+  // Digits follow the interval: more would be noise.
+  if (!difference->half_width) return signed_text(difference->mean, 3) + " (1 window)";
+  const std::string text =
+      signed_text(difference->mean, 3) + " ± " + significant_text(*difference->half_width, 2);
+  return difference->tie() ? "tie (" + text + ")" : text;
+}
+
+std::string windows_text(const Record& record, const std::string& dataset) {
+  const WindowsRecord* windows = evaluation_windows_of(record, dataset);
+  if (!windows) return kNothing;
+  return std::to_string(windows->count) + " x " + std::to_string(windows->seqlen);
+}
+
+std::string calibration_text(const Record& record) {
+  std::vector<std::string> parts;
+  for (const WindowsRecord& windows : record.inputs.windows)
+    if (windows.role == "calibration")
+      parts.push_back(windows.dataset + " " + std::to_string(windows.count) + " x " +
+                      std::to_string(windows.seqlen));
+  return or_nothing(join(parts, " + "));
+}
+
+std::string bits_per_weight_text(const Record& record) {
+  const auto metric = find_metric(record, "bits_per_weight.linear");
+  return metric ? fixed_text(metric->value, 2) : kNothing;
+}
+
+std::string seconds_text(const Record& record) {
+  const auto metric = find_metric(record, "seconds.quantize");
+  return metric ? significant_text(metric->value, 3) : kNothing;
+}
+
+std::string marks_text(const Record& record) {
+  std::string marks;
+  const auto add = [&](const std::string& mark) {
+    if (!marks.empty()) marks += "; ";
+    marks += mark;
+  };
+  if (record.status != CellStatus::kOk) add(std::string(status_name(record.status)) + ", see below");
+  if (is_synthetic(record)) add("synthetic weights");
+  const size_t fallbacks = fallback_layers(record).size();
+  if (fallbacks > 0) add("fallback in " + std::to_string(fallbacks) + " layers");
+  const size_t worse = layers_worse_than_rtn(record).size();
+  if (worse > 0) add("worse than RTN in " + std::to_string(worse) + " layers");
+  if (record.resumed_blocks > 0) add("resumed");
+  if (!record.notes.empty()) add("note");
+  return marks;
+}
+
+void add_columns(const std::vector<std::string>& settings, const std::vector<std::string>& datasets,
+                 MarkdownTable& table) {
+  table.add_column("method");
+  table.add_column("bits", true);
+  table.add_column("group", true);
+  for (const std::string& key : settings) table.add_column(key);
+  table.add_column("calibration");
+  for (const std::string& dataset : datasets) {
+    table.add_column(dataset + " perplexity", true);
+    table.add_column("loss vs dense", true);
+    table.add_column("loss vs RTN", true);
+    table.add_column("windows", true);
+  }
+  table.add_column("bits/weight", true);
+  table.add_column("quantize, s", true);
+  table.add_column("marks");
+}
+
+}  // namespace
+
+std::string main_table(const RecordPointers& rows, const std::vector<Record>& all) {
+  std::vector<std::string> settings = varying_settings(rows);
+  std::erase_if(settings, has_own_column);
+  const std::vector<std::string> datasets = perplexity_datasets(copies(rows));
+  MarkdownTable table;
+  add_columns(settings, datasets, table);
+  for (const Record* row : rows) {
+    std::vector<std::string> cells = {or_nothing(row->setting("method.name")),
+                                      or_nothing(row->setting("quant.bits")), group_text(*row)};
+    for (const std::string& key : settings) cells.push_back(or_nothing(row->setting(key)));
+    cells.push_back(calibration_text(*row));
+    for (const std::string& dataset : datasets) {
+      cells.push_back(perplexity_text(find_metric(*row, "perplexity." + dataset)));
+      cells.push_back(difference_text(*row, dense_baseline(*row, all, dataset), dataset));
+      cells.push_back(difference_text(*row, rtn_baseline(*row, all, dataset), dataset));
+      cells.push_back(windows_text(*row, dataset));
+    }
+    cells.push_back(bits_per_weight_text(*row));
+    cells.push_back(seconds_text(*row));
+    cells.push_back(marks_text(*row));
+    table.add_row(std::move(cells));
+  }
+  return table.text();
+}
+
+}  // namespace gptqb

@@ -1,0 +1,23 @@
+// The parts of table.md. Each is Markdown text that ends with a line break, or empty where it has nothing to say.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runner/report/report.h"
+
+namespace gptqb {
+
+using RecordPointers = std::vector<const Record*>;
+
+// The rows: settings, per dataset perplexity with its error and paired differences, size, time, marks.
+std::string main_table(const RecordPointers& rows, const std::vector<Record>& all);
+// Cells that differ in nothing but the calibration seed: mean, spread and number.
+std::string seeds_table(const RecordPointers& rows);
+// What the numbers stand on: shared settings, token windows, device, program.
+std::string provenance(const RecordPointers& rows);
+// Cells without a result, and notes of those that have one.
+std::string remarks(const RecordPointers& rows);
+std::string verdict_table(const std::vector<Verdict>& verdicts);
+
+}  // namespace gptqb

@@ -1,0 +1,24 @@
+// Numbers as text, the same in every locale.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace gptqb {
+
+// The shortest decimal text that reads back as `value`; "nan", "inf", "-inf" where it is not finite.
+std::string number_text(double value);
+// With `digits` after the point.
+std::string fixed_text(double value, int digits);
+// With `digits` significant digits, trailing zeros kept where they are digits: 5.850 for (5.85, 4); plain notation
+// from 1e-4 to 1e9, else with an exponent.
+std::string significant_text(double value, int digits);
+// With its sign: "+0.012", "-0.012", "0".
+std::string signed_text(double value, int digits);
+// "1.5 GiB", "512 MiB", "100 B".
+std::string bytes_text(double bytes);
+// "1:05:09", "5:09", "8.2 s".
+std::string duration_text(double seconds);
+
+}  // namespace gptqb

@@ -1,0 +1,51 @@
+#include "runner/report/report.h"
+
+#include <algorithm>
+
+#include "common/atomic_file.h"
+#include "runner/report/layers_csv.h"
+
+namespace gptqb {
+
+#define GPTQB_REPORT_FORMAT(name, file, summary) std::string render_##name(const ReportData&);
+#include "runner/report/report_formats.def"
+#undef GPTQB_REPORT_FORMAT
+
+const Registry<ReportFormat>& report_formats() {
+  static const Registry<ReportFormat> registry("report format",
+                                               {
+#define GPTQB_REPORT_FORMAT(name, file, summary) {#name, summary, {file, render_##name}, ""},
+#include "runner/report/report_formats.def"
+#undef GPTQB_REPORT_FORMAT
+                                               });
+  return registry;
+}
+
+std::vector<std::filesystem::path> write_reports(const std::filesystem::path& output,
+                                                 const ReportData& data) {
+  std::vector<std::filesystem::path> files;
+  const auto write = [&](const std::string& name, const std::string& text) {
+    write_file_atomically(output / name, text);
+    files.push_back(output / name);
+  };
+  for (const auto& entry : report_formats().entries())
+    write(entry.make.file, entry.make.render(data));
+  write("layers.csv", layers_csv(data.records));
+  return files;
+}
+
+std::vector<std::string> perplexity_datasets(const std::vector<Record>& records) {
+  const std::string prefix = "perplexity.";
+  std::vector<std::string> result;
+  for (const Record& record : records) {
+    for (const Metric& metric : record.metrics) {
+      if (metric.name.rfind(prefix, 0) != 0) continue;
+      const std::string dataset = metric.name.substr(prefix.size());
+      if (std::find(result.begin(), result.end(), dataset) == result.end())
+        result.push_back(dataset);
+    }
+  }
+  return result;
+}
+
+}  // namespace gptqb

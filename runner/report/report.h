@@ -1,0 +1,35 @@
+// Tables made from records. Nothing else goes in, so they can be made again at any time.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "common/registry.h"
+#include "runner/record.h"
+#include "runner/verdict.h"
+
+namespace gptqb {
+
+struct ReportData {
+  std::vector<Record> records;       // rows, in this order
+  std::vector<Verdict> verdicts;
+  std::vector<std::string> damaged;  // messages of record files that could not be read
+};
+
+struct ReportFormat {
+  const char* file;  // name in the output folder
+  std::string (*render)(const ReportData& data);
+};
+
+// report_formats.def: md, csv, json.
+const Registry<ReportFormat>& report_formats();
+
+// Writes every format and layers.csv into `output`, each atomically. Returns the files in the order written.
+std::vector<std::filesystem::path> write_reports(const std::filesystem::path& output,
+                                                 const ReportData& data);
+
+// Datasets of which any record has a perplexity, in the order they first appear.
+std::vector<std::string> perplexity_datasets(const std::vector<Record>& records);
+
+}  // namespace gptqb

@@ -1,0 +1,55 @@
+#include <map>
+
+#include "runner/report/markdown_sections.h"
+#include "runner/report/markdown_table.h"
+#include "runner/report/number_format.h"
+#include "runner/report/settings_summary.h"
+#include "runner/statistics.h"
+
+namespace gptqb {
+namespace {
+
+// Everything but the seed, as one text.
+std::string settings_without_seed(const Record& record) {
+  std::string result;
+  for (const auto& [key, text] : record.settings)
+    if (key != "calibration.seed") result += key + "=" + text + "\n";
+  return result;
+}
+
+}  // namespace
+
+std::string seeds_table(const RecordPointers& rows) {
+  std::map<std::string, RecordPointers> groups;
+  std::vector<std::string> order;
+  for (const Record* row : rows) {
+    if (row->status != CellStatus::kOk) continue;
+    const std::string key = settings_without_seed(*row);
+    if (!groups.contains(key)) order.push_back(key);
+    groups[key].push_back(row);
+  }
+  MarkdownTable table;
+  table.add_column("cell");
+  table.add_column("metric");
+  table.add_column("mean", true);
+  table.add_column("deviation", true);
+  table.add_column("seeds", true);
+  for (const std::string& key : order) {
+    const RecordPointers& group = groups.at(key);
+    if (group.size() < 2) continue;
+    for (const Metric& metric : group.front()->metrics) {
+      if (metric.name.rfind("perplexity.", 0) != 0) continue;
+      std::vector<double> values;
+      for (const Record* row : group)
+        if (const auto found = find_metric(*row, metric.name)) values.push_back(found->value);
+      const MeanEstimate estimate = estimate_mean(values);
+      table.add_row({cell_label(*group.front()), metric.name, significant_text(estimate.mean, 5),
+                     estimate.deviation ? significant_text(*estimate.deviation, 2) : "–",
+                     std::to_string(estimate.count)});
+    }
+  }
+  if (table.empty()) return "";
+  return "## Over calibration seeds\n\n" + table.text();
+}
+
+}  // namespace gptqb

@@ -1,0 +1,55 @@
+#include "runner/report/settings_summary.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace gptqb {
+namespace {
+
+struct Seen {
+  std::vector<std::string> order;
+  std::map<std::string, std::set<std::string>> values;
+};
+
+Seen collect(const std::vector<const Record*>& records) {
+  Seen seen;
+  for (const Record* record : records) {
+    for (const auto& [key, text] : record->settings) {
+      if (!seen.values.contains(key)) seen.order.push_back(key);
+      seen.values[key].insert(text);
+    }
+  }
+  return seen;
+}
+
+}  // namespace
+
+std::vector<std::string> varying_settings(const std::vector<const Record*>& records) {
+  const Seen seen = collect(records);
+  std::vector<std::string> result;
+  std::copy_if(seen.order.begin(), seen.order.end(), std::back_inserter(result),
+               [&](const std::string& key) { return seen.values.at(key).size() > 1; });
+  return result;
+}
+
+std::vector<std::pair<std::string, std::string>> shared_settings(
+    const std::vector<const Record*>& records) {
+  const Seen seen = collect(records);
+  std::vector<std::pair<std::string, std::string>> result;
+  for (const std::string& key : seen.order)
+    if (seen.values.at(key).size() == 1) result.emplace_back(key, *seen.values.at(key).begin());
+  return result;
+}
+
+std::string cell_label(const Record& record) {
+  std::string label = record.setting("method.name");
+  const std::string bits = record.setting("quant.bits");
+  const std::string group = record.setting("quant.group_size");
+  if (!bits.empty()) label += " " + bits + (bits == "ternary" ? "" : " bits");
+  if (group == "-1") label += ", whole rows";
+  if (!group.empty() && group != "-1") label += ", groups of " + group;
+  return label;
+}
+
+}  // namespace gptqb

@@ -1,0 +1,23 @@
+// Which settings tell cells apart, and which all share.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runner/record.h"
+
+namespace gptqb {
+
+// Keys with two or more values among `records`, in the order they first appear. A record that lacks a key does not
+// count, so that `none`, which has no `quant.*`, makes nothing vary.
+std::vector<std::string> varying_settings(const std::vector<const Record*>& records);
+
+// The others, with their value, where at least one record has the key.
+std::vector<std::pair<std::string, std::string>> shared_settings(
+    const std::vector<const Record*>& records);
+
+// "gptq 4 bits, groups of 128" of a record; "none" for the dense model.
+std::string cell_label(const Record& record);
+
+}  // namespace gptqb

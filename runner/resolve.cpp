@@ -1,0 +1,185 @@
+#include "runner/resolve.h"
+
+#include <algorithm>
+#include <set>
+
+#include "common/text.h"
+#include "runner/schema.h"
+
+namespace gptqb {
+
+namespace {
+
+using nlohmann::json;
+
+bool starts_with(const std::string& text, const std::string& prefix) {
+  return text.compare(0, prefix.size(), prefix) == 0;
+}
+
+// "evaluate.perplexity." of "evaluate.perplexity.seqlen"; "" for keys of no evaluator.
+std::string evaluator_prefix(const std::string& key) {
+  return starts_with(key, "evaluate.") ? key.substr(0, key.rfind('.') + 1) : "";
+}
+
+bool any_with_prefix(const Settings& settings, const std::string& prefix) {
+  const auto first = settings.lower_bound(prefix);
+  return first != settings.end() && starts_with(first->first, prefix);
+}
+
+// The published choice of each policy.
+std::string reference_choice(const std::string& key) {
+  return key == "compat.loss_dtype" ? "model" : "reference";
+}
+
+// All methods in play: the cell's own and those of its rules.
+std::set<std::string> methods_of(const Values& values) {
+  std::set<std::string> methods;
+  if (const auto own = values.find("method.name"); own != values.end())
+    methods.insert(own->second.get<std::string>());
+  if (const auto rules = values.find("overrides"); rules != values.end())
+    for (const json& rule : rules->second)
+      if (rule.contains("method.name")) methods.insert(rule["method.name"].get<std::string>());
+  return methods;
+}
+
+bool rules_search_grids(const Values& values) {
+  if (const auto rules = values.find("overrides"); rules != values.end())
+    for (const json& rule : rules->second)
+      if (rule.contains("quant.grid_search") && rule["quant.grid_search"] != "none") return true;
+  return false;
+}
+
+// Keys of `method` that belong to one method only.
+const std::map<std::string, std::string>& own_keys() {
+  static const std::map<std::string, std::string> keys = {
+      {"method.command", "external"}, {"method.outlier_first", "obq"},
+      {"method.awq_protocol", "awq"}, {"method.alpha_grid", "awq"},
+      {"method.clip", "awq"},         {"method.clip_steps", "awq"},
+      {"method.clip_shrink", "awq"},  {"method.outlier_threshold", "llm_int8"}};
+  return keys;
+}
+
+bool one_method_uses(const std::string& method, const std::string& key) {
+  if (method == "none") return false;
+  if (starts_with(key, "quant.") || key == "overrides") return true;
+  if (method == "rtn") return key == "compat.one_sided" || key == "compat.rtn_groups";
+  if (const auto own = own_keys().find(key); own != own_keys().end()) return own->second == method;
+  return true;
+}
+
+bool uses(const Values& values, const std::string& key) {
+  if (starts_with(key, "model.") || starts_with(key, "evaluate.") || key == "method.name" ||
+      key == "compat.loss_dtype")
+    return true;
+  if (values.at("method.name") == "none") return false;
+  if (starts_with(key, "quant.grid_") && key != "quant.grid_search" &&
+      values.at("quant.grid_search") == "none" && !rules_search_grids(values))
+    return false;
+  for (const std::string& method : methods_of(values))
+    if (one_method_uses(method, key)) return true;
+  return false;
+}
+
+}  // namespace
+
+Values with_defaults(const Settings& settings, Faults& faults) {
+  Values values;
+  const auto base = settings.find("compat.base");
+  const bool reference = base != settings.end() && base->second.value == "reference";
+  for (const KeySpec& spec : key_table()) {
+    if (spec.scope != Scope::kCell || spec.key == "compat.base") continue;
+    const std::string evaluator = evaluator_prefix(spec.key);
+    if (const auto set = settings.find(spec.key); set != settings.end()) {
+      values[spec.key] = set->second.value;
+    } else if (reference && starts_with(spec.key, "compat.")) {
+      values[spec.key] = reference_choice(spec.key);
+    } else if (!spec.default_value.is_null() && !starts_with(spec.key, "model.synthetic.") &&
+               (evaluator.empty() || any_with_prefix(settings, evaluator))) {
+      values[spec.key] = spec.default_value;
+    }
+  }
+  const auto place = [&](const std::string& key) { return settings.at(key).position; };
+  if (const auto order = settings.find("method.order"); order != settings.end()) {
+    if (order->second.value != "act" && values["method.act_order"] == true)
+      faults.add(order->second.position, "method.order",
+                 "expected `order: act` or none beside `act_order: true`, got '" +
+                     value_text(order->second.value) + "'");
+    if (order->second.value == "act") values["method.act_order"] = true;
+  }
+  if (values["method.order"] == "act") values["method.order"] = "natural";
+  for (const char* name : {"evaluate.perplexity.", "evaluate.divergence."}) {
+    const std::string key = std::string(name) + "datasets";
+    if (!any_with_prefix(settings, name)) continue;
+    if (values.count(key) == 0 || values[key].empty()) {
+      faults.add(settings.lower_bound(name)->second.position, key,
+                 "expected `datasets`, got none. Add datasets: [wikitext2]");
+      continue;
+    }
+    std::set<std::string> labels;
+    for (const json& dataset : values[key]) {
+      const std::string label =
+          dataset.is_string() ? dataset.get<std::string>() : dataset["name"].get<std::string>();
+      if (!labels.insert(label).second)
+        faults.add(
+            place(key), key,
+            "expected each dataset once, got '" + label + "' twice. Its name names the metric");
+    }
+  }
+  return values;
+}
+
+Values identity(const Values& full) {
+  Values result;
+  for (const auto& [key, value] : full) {
+    const KeySpec& spec = *find_key(key);
+    // `none` must not lose the evaluators of later work, and equal cells must keep their id when
+    // later work adds keys.
+    const bool later_default = spec.planned == std::vector<std::string>{"*"} &&
+                               value == spec.default_value && !starts_with(key, "evaluate.");
+    if ((key == "method.order" || key == "overrides") && value == spec.default_value) continue;
+    if (!later_default && uses(full, key)) result[key] = value;
+  }
+  return result;
+}
+
+std::string skip_reason(const Values& cell, const Settings& run,
+                        const std::vector<std::string>& methods,
+                        const std::vector<std::string>& evaluators) {
+  std::vector<std::string> missing;
+  const auto need = [&](const std::string& what) {
+    if (std::find(missing.begin(), missing.end(), what) == missing.end()) missing.push_back(what);
+  };
+  for (const std::string& method : methods_of(cell))
+    if (std::find(methods.begin(), methods.end(), method) == methods.end())
+      need("method.name " + method);
+  if (const auto dataset = cell.find("calibration.dataset");
+      dataset != cell.end() && dataset->second.is_array())
+    need("calibration.dataset with several datasets");
+  for (const auto& [key, value] : cell) {
+    if (const std::string prefix = evaluator_prefix(key); !prefix.empty()) {
+      const std::string name = prefix.substr(9, prefix.size() - 10);
+      if (std::find(evaluators.begin(), evaluators.end(), name) == evaluators.end()) {
+        need("evaluate." + name);
+        continue;
+      }
+    }
+    if (starts_with(key, "model.synthetic.")) {
+      need("model.synthetic");
+      continue;
+    }
+    if (const std::string what = planned_value(*find_key(key), value); !what.empty()) need(what);
+    if (key != "overrides") continue;
+    for (const json& rule : value)
+      for (const auto& [rule_key, set] : rule.items())
+        if (const KeySpec* spec = find_key(rule_key))
+          if (const std::string what = planned_value(*spec, set); !what.empty()) need(what);
+  }
+  for (const auto& [key, setting] : run) {
+    const KeySpec& spec = *find_key(key);
+    if (spec.scope != Scope::kRun) continue;
+    if (const std::string what = planned_value(spec, setting.value); !what.empty()) need(what);
+  }
+  return missing.empty() ? "" : "not supported yet: " + join(missing, ", ");
+}
+
+}  // namespace gptqb

@@ -1,0 +1,33 @@
+// From the settings a file gives to the settings that decide a cell: defaults, shorthands, keys no
+// method uses.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "runner/experiment.h"
+
+namespace gptqb {
+
+// Checked values by dotted key.
+using Values = std::map<std::string, nlohmann::json>;
+
+// Every key of a cell that is set or has a default: `compat.base` resolved into its parts,
+// `method.order: act` into `act_order`. Adds a fault for keys that contradict each other.
+Values with_defaults(const Settings& settings, Faults& faults);
+
+// What decides the numbers of `full`: without keys its method does not use, and without keys of
+// later work that are at their default. `none` keeps the model, evaluate and compat.loss_dtype;
+// `rtn` neither calibration nor the solver's keys (its codes depend on the weights alone; gptq
+// cells carry relative_error_rtn beside their own error).
+Values identity(const Values& full);
+
+// Why this build cannot run a cell with these settings; "" if it can. `run` holds the document's
+// other settings (limits, executor ...).
+std::string skip_reason(const Values& cell, const Settings& run,
+                        const std::vector<std::string>& methods,
+                        const std::vector<std::string>& evaluators);
+
+}  // namespace gptqb

@@ -1,0 +1,108 @@
+#include "runner/resume_store.h"
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "common/error.h"
+#include "models/safetensors.h"
+#include "runner/build_info.h"
+#include "runner/layer_json.h"
+
+namespace gptqb {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kMetadataKey = "gptqb_block";
+
+Json describe_block(const FinishedBlock& finished) {
+  Json json = Json::object();
+  json["build_id"] = build_id();
+  // A u64 does not survive readers that keep numbers as doubles.
+  json["output_hash"] = std::to_string(finished.output_hash);
+  json["linears"] = Json::object();
+  for (const auto& [name, linear] : finished.linears)
+    json["linears"][name] = {{"bits", linear.bits}, {"group_size", linear.group_size}};
+  json["health"] = Json::parse(layers_to_json(finished.health));
+  return json;
+}
+
+QuantizedLinear read_linear(const SafetensorsFile& file, const std::string& name, const Json& json) {
+  QuantizedLinear linear;
+  // Copies: the file is deleted while the model still uses them.
+  const auto tensor = [&](const char* part) { return file.view(name + "." + part).clone(); };
+  linear.codes = tensor("codes");
+  linear.scales = tensor("scales");
+  linear.zeros = tensor("zeros");
+  if (file.tensors().contains(name + ".group_of_input"))
+    linear.group_of_input = tensor("group_of_input");
+  linear.bits = json.at("bits").get<int64_t>();
+  linear.group_size = json.at("group_size").get<int64_t>();
+  linear.validate(file.path().string() + ", " + name);
+  return linear;
+}
+
+FinishedBlock read_block(const SafetensorsFile& file, const Json& json) {
+  FinishedBlock block;
+  const std::string hash = json.at("output_hash").get<std::string>();
+  if (std::from_chars(hash.data(), hash.data() + hash.size(), block.output_hash).ec != std::errc())
+    throw Error(file.path().string(), "expected a number as output_hash, got '" + hash + "'");
+  block.health = layers_from_json(json.at("health").dump(), file.path().string());
+  for (const auto& [name, description] : json.at("linears").items())
+    block.linears[name] = read_linear(file, name, description);
+  return block;
+}
+
+}  // namespace
+
+FileResumeStore::FileResumeStore(const std::filesystem::path& output, const std::string& cell_id,
+                                 Progress* progress)
+    : folder_(output / "work" / cell_id), progress_(progress ? progress : &silent_progress()) {}
+
+std::filesystem::path FileResumeStore::block_path(int64_t block) const {
+  return folder_ / ("block_" + std::to_string(block) + ".safetensors");
+}
+
+std::optional<FinishedBlock> FileResumeStore::load(int64_t block) {
+  const std::filesystem::path path = block_path(block);
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  const auto unused = [&](const std::string& reason) {
+    progress_->note("block " + std::to_string(block) + " is quantized again: " + reason);
+    return std::nullopt;
+  };
+  try {
+    const SafetensorsFile file(path);
+    const auto found = file.metadata().find(kMetadataKey);
+    if (found == file.metadata().end()) return unused(path.string() + " is no block of a cell");
+    const Json json = Json::parse(found->second);
+    if (json.at("build_id").get<std::string>() != build_id())
+      return unused(path.string() + " is of another build of gptq-bench");
+    return read_block(file, json);
+  } catch (const Error& error) {
+    return unused(error.what());
+  } catch (const Json::exception& error) {
+    return unused("[" + path.string() + "] " + error.what());
+  }
+}
+
+void FileResumeStore::save(int64_t block, const FinishedBlock& finished) {
+  std::map<std::string, at::Tensor> tensors;
+  for (const auto& [name, linear] : finished.linears) {
+    tensors[name + ".codes"] = linear.codes;
+    tensors[name + ".scales"] = linear.scales;
+    tensors[name + ".zeros"] = linear.zeros;
+    if (linear.group_of_input.defined()) tensors[name + ".group_of_input"] = linear.group_of_input;
+  }
+  write_safetensors(block_path(block), tensors, {{kMetadataKey, describe_block(finished).dump()}});
+}
+
+void FileResumeStore::discard() {
+  std::error_code failed;
+  std::filesystem::remove_all(folder_, failed);
+  if (failed)
+    throw Error(folder_.string(), "expected to remove this folder, got '" + failed.message() + "'");
+  // The folder of all cells goes when the last one has left.
+  std::filesystem::remove(folder_.parent_path(), failed);
+}
+
+}  // namespace gptqb

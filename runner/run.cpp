@@ -1,0 +1,166 @@
+#include "runner/run.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "common/atomic_file.h"
+#include "common/error.h"
+#include "common/text.h"
+#include "kernels/device_info.h"
+#include "runner/cell_run.h"
+#include "runner/resume_store.h"
+
+namespace gptqb {
+namespace {
+
+// Whether a finished record still describes what would be computed now; else why not.
+std::string stale_reason(const Record& old, const Record& now) {
+  if (old.cell != now.cell) return "its settings differ";
+  if (old.environment.build_id != now.environment.build_id) return "another build of the program made it";
+  if (old.environment.device != now.environment.device || old.environment.gpu != now.environment.gpu)
+    return "it was made on another device";
+  const InputsRecord &was = old.inputs, &is = now.inputs;
+  if (was.model_fingerprint != is.model_fingerprint) return "the model's files changed";
+  if (was.tokenizer_fingerprint != is.tokenizer_fingerprint) return "the tokenizer's files changed";
+  if (was.windows.size() != is.windows.size()) return "its token windows changed";
+  for (size_t i = 0; i < is.windows.size(); ++i)
+    if (was.windows[i].ids_sha256 != is.windows[i].ids_sha256 || was.windows[i].count != is.windows[i].count)
+      return "the token windows of " + is.windows[i].name + " changed";
+  return "";
+}
+
+// The record of an earlier run of this cell, if there is one that can be read.
+std::optional<Record> earlier_record(const std::filesystem::path& output, const Cell& cell, Progress& progress) {
+  const std::filesystem::path path = record_path(output, cell.id());
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  try {
+    return record_from_json(read_file(path), path.string());
+  } catch (const Error& error) {
+    progress.note(std::string("a damaged record is replaced: ") + error.what());
+    return std::nullopt;
+  }
+}
+
+// What a failure is called in a record: one sentence, no stack trace.
+std::string failure_reason(const std::exception& error) {
+  if (const auto* torch_error = dynamic_cast<const c10::Error*>(&error)) return torch_error->what_without_backtrace();
+  return error.what();
+}
+
+// Throws Error if `device` cannot be computed on.
+void check_device(const std::string& device) {
+  if (device == "cpu") return;
+  if (!device.starts_with("cuda"))
+    throw Error("--device", "expected cpu, cuda or cuda:N, got '" + device + "'");
+  const kernels::CudaInfo info = kernels::cuda_info();
+  std::string reason = info.unavailable;
+  const auto index = static_cast<size_t>(std::max<int>(0, at::Device(device).index()));
+  if (reason.empty())
+    reason = index < info.devices.size() ? info.devices[index].unusable
+                                         : "there are " + std::to_string(info.devices.size()) + " devices";
+  if (!reason.empty()) throw Error("--device", "expected a usable GPU for '" + device + "', got none: " + reason);
+}
+
+class PlanRun {
+ public:
+  PlanRun(const Plan& plan, const RunOptions& options)
+      : plan_(plan),
+        options_(options),
+        progress_(options.progress ? *options.progress : silent_progress()),
+        cache_(options.data_root, options.base),
+        environment_(capture_environment(options.device, options.argv)) {}
+
+  RunOutcome run() {
+    for (size_t i = 0; i < plan_.cells.size(); ++i) {
+      throw_if_interrupted();
+      const PlannedCell& planned = plan_.cells[i];
+      label_ = "[" + std::to_string(i + 1) + "/" + std::to_string(plan_.cells.size()) + "] " + planned.cell.summary();
+      outcome_.records.push_back(run_one(planned, static_cast<int64_t>(i)));
+    }
+    return std::move(outcome_);
+  }
+
+ private:
+  Record run_one(const PlannedCell& planned, int64_t position) {
+    const Cell& cell = planned.cell;
+    Record record;
+    record.cell_id = cell.id();
+    record.experiment = plan_.name;
+    record.position = position;
+    record.cell = cell.canonical();
+    record.settings = cell.settings();
+    record.environment = environment_;
+    if (!planned.skip_reason.empty()) return skip(std::move(record), planned.skip_reason, outcome_.skipped);
+    const std::vector<std::string> missing = missing_inputs(cell, options_.data_root, options_.base);
+    if (!missing.empty()) return skip(std::move(record), "not run: " + join(missing, "; "), outcome_.missing);
+    try {
+      PreparedCell prepared = prepare_cell(cell, cache_, options_);
+      record.inputs = prepared.inputs;
+      record.notes = prepared.notes;
+      if (std::optional<Record> kept = reusable(cell, record)) {
+        ++outcome_.reused;
+        kept->position = position;
+        return std::move(*kept);
+      }
+      progress_.note(label_);
+      if (options_.fresh) FileResumeStore(options_.output, cell.id(), &progress_).discard();
+      run_cell(cell, prepared, options_, record);
+    } catch (const Interrupted&) {
+      throw;
+    } catch (const std::exception& error) {
+      record.status = CellStatus::kFailed;
+      record.reason = failure_reason(error);
+      ++outcome_.failed;
+      progress_.note(label_ + " failed: " + record.reason);
+      write_record(options_.output, record);
+      return record;
+    }
+    write_record(options_.output, record);
+    FileResumeStore(options_.output, cell.id(), &progress_).discard();
+    ++outcome_.ran;
+    return record;
+  }
+
+  Record skip(Record record, const std::string& reason, int64_t& counter) {
+    record.status = CellStatus::kSkipped;
+    record.reason = reason;
+    ++counter;
+    progress_.note(label_ + " skipped: " + reason);
+    write_record(options_.output, record);
+    return record;
+  }
+
+  std::optional<Record> reusable(const Cell& cell, const Record& now) {
+    if (options_.fresh) return std::nullopt;
+    std::optional<Record> old = earlier_record(options_.output, cell, progress_);
+    if (!old || old->status != CellStatus::kOk) return std::nullopt;
+    const std::string reason = stale_reason(*old, now);
+    if (reason.empty()) {
+      progress_.note(label_ + ": kept from an earlier run");
+      return old;
+    }
+    progress_.note(label_ + ": runs again, " + reason);
+    // Blocks kept by another build or for other inputs are as stale as the record.
+    FileResumeStore(options_.output, cell.id(), &progress_).discard();
+    return std::nullopt;
+  }
+
+  const Plan& plan_;
+  const RunOptions& options_;
+  Progress& progress_;
+  InputCache cache_;
+  Environment environment_;
+  RunOutcome outcome_;
+  std::string label_;
+};
+
+}  // namespace
+
+RunOutcome run_plan(const Plan& plan, const RunOptions& options) {
+  check_device(options.device);
+  return PlanRun(plan, options).run();
+}
+
+}  // namespace gptqb

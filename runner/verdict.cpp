@@ -1,0 +1,136 @@
+#include "runner/verdict.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "runner/report/number_format.h"
+
+namespace gptqb {
+namespace {
+
+constexpr double kBorder = 1e-12;
+
+std::string expectation_text(const Expectation& expectation) {
+  if (expectation.at_most) return "at most " + number_text(*expectation.at_most);
+  if (expectation.at_least) return "at least " + number_text(*expectation.at_least);
+  std::string text = number_text(expectation.value.value_or(0));
+  if (expectation.tolerance_absolute)
+    text += " +- " + number_text(*expectation.tolerance_absolute);
+  if (expectation.tolerance_relative)
+    text += " +- " + significant_text(100 * *expectation.tolerance_relative, 3) + " %";
+  return text;
+}
+
+double target_of(const Expectation& expectation) {
+  if (expectation.at_most) return *expectation.at_most;
+  if (expectation.at_least) return *expectation.at_least;
+  return expectation.value.value_or(0);
+}
+
+// Outside the tolerance by either kind is outside where both are given.
+bool holds(const Expectation& expectation, double measured) {
+  const double target = target_of(expectation);
+  const double border = kBorder * std::abs(target);
+  const double deviation = measured - target;
+  if (expectation.at_most) return deviation <= border;
+  if (expectation.at_least) return deviation >= -border;
+  double allowed = std::numeric_limits<double>::infinity();
+  if (expectation.tolerance_absolute) allowed = *expectation.tolerance_absolute;
+  if (expectation.tolerance_relative)
+    allowed = std::min(allowed, *expectation.tolerance_relative * std::abs(target));
+  return std::abs(deviation) <= allowed + border;
+}
+
+std::string deviation_text(double deviation, double target) {
+  std::string text = signed_text(deviation, 3);
+  if (target != 0) text += " (" + signed_text(100 * deviation / std::abs(target), 2) + " %)";
+  return text;
+}
+
+bool published_time(const Expectation& expectation) {
+  return expectation.value && expectation.metric.rfind("seconds.", 0) == 0;
+}
+
+}  // namespace
+
+const char* outcome_name(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kPass:
+      return "PASS";
+    case Outcome::kFail:
+      return "FAIL";
+    case Outcome::kNotRun:
+      return "not run";
+    case Outcome::kNotSupported:
+      return "not supported yet";
+    case Outcome::kNotComparable:
+      return "not comparable";
+  }
+  return "";
+}
+
+Verdict judge(const Expectation& expectation, const std::string& cell_id,
+              const std::string& experiment, const Record* record) {
+  Verdict verdict;
+  verdict.cell_id = cell_id;
+  verdict.experiment = experiment;
+  verdict.metric = expectation.metric;
+  verdict.expected = expectation_text(expectation);
+  verdict.source = expectation.source;
+  verdict.where = expectation.where;
+  const auto settle = [&](Outcome outcome, const std::string& reason) {
+    verdict.outcome = outcome;
+    verdict.reason = reason;
+    return verdict;
+  };
+
+  if (!record) return settle(Outcome::kNotRun, "the cell has not run");
+  if (record->status == CellStatus::kSkipped)
+    return settle(record->reason.find("not supported") != std::string::npos ? Outcome::kNotSupported
+                                                                            : Outcome::kNotRun,
+                  record->reason);
+  if (record->status == CellStatus::kFailed)
+    return settle(Outcome::kNotRun, "the cell failed: " + record->reason);
+  const std::optional<Metric> metric = find_metric(*record, expectation.metric);
+  if (!metric) return settle(Outcome::kNotRun, "the record has no such metric");
+  if (!std::isfinite(metric->value))
+    return settle(Outcome::kFail, "measured " + number_text(metric->value) +
+                                      (metric->reason.empty() ? "" : ": " + metric->reason));
+
+  const double target = target_of(expectation);
+  verdict.measured = metric->value;
+  verdict.deviation = metric->value - target;
+  verdict.deviation_text = deviation_text(*verdict.deviation, target);
+  if (is_synthetic(*record))
+    return settle(Outcome::kNotComparable, "the model's weights are synthetic");
+  if (published_time(expectation)) {
+    if (target > 0) verdict.deviation_text = significant_text(metric->value / target, 3) + " x";
+    return settle(Outcome::kNotComparable,
+                  "a time on another device; here: " + device_line(record->environment));
+  }
+  if (holds(expectation, metric->value)) return settle(Outcome::kPass, "");
+  return settle(Outcome::kFail, "off by " + verdict.deviation_text);
+}
+
+std::vector<Verdict> judge_plan(const Plan& plan, const std::vector<Record>& records) {
+  std::map<std::string, const Record*> by_id;
+  for (const Record& record : records)
+    if (record.experiment == plan.name) by_id[record.cell_id] = &record;
+  std::vector<Verdict> result;
+  for (const PlannedCell& planned : plan.cells) {
+    const auto found = by_id.find(planned.cell.id());
+    for (const Expectation& expectation : planned.expectations)
+      result.push_back(judge(expectation, planned.cell.id(), plan.name,
+                             found == by_id.end() ? nullptr : found->second));
+  }
+  return result;
+}
+
+bool any_failed(const std::vector<Verdict>& verdicts) {
+  return std::any_of(verdicts.begin(), verdicts.end(),
+                     [](const Verdict& verdict) { return verdict.outcome == Outcome::kFail; });
+}
+
+}  // namespace gptqb

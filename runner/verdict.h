@@ -1,0 +1,46 @@
+// Published or promised values held against what was measured.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runner/plan.h"
+#include "runner/record.h"
+
+namespace gptqb {
+
+enum class Outcome { kPass, kFail, kNotRun, kNotSupported, kNotComparable };
+const char* outcome_name(Outcome outcome);  // "PASS", "FAIL", "not run", "not supported yet", "not comparable"
+
+struct Verdict {
+  std::string cell_id;
+  std::string experiment;
+  std::string metric;
+  std::string expected;             // "5.85 +- 0.05", "at most 15"
+  std::optional<double> measured;   // empty: there is no number
+  std::optional<double> deviation;  // measured minus the value or bound
+  std::string deviation_text;       // "+0.02 (+0.3 %)"; for a published time "1.7 x"
+  Outcome outcome = Outcome::kNotRun;
+  std::string reason;  // empty for PASS
+  std::string source;
+  std::string where;
+};
+
+// Judges one expectation of a cell by its record (null: the cell has none yet).
+//   FAIL            outside the tolerance or bound, or not finite
+//   not run         no record, a failed or skipped cell, or a metric the record lacks
+//   not supported   the cell was skipped because this program cannot do it yet
+//   not comparable  a published time (seconds.* with `value`: a ratio is given instead, both devices matter), or a
+//                   synthetic model
+// A value on the border of its tolerance passes (by a rounding error of 1e-12 of the value).
+Verdict judge(const Expectation& expectation, const std::string& cell_id, const std::string& experiment,
+              const Record* record);
+
+// All expectations of a plan, in its order.
+std::vector<Verdict> judge_plan(const Plan& plan, const std::vector<Record>& records);
+
+// Whether any verdict is FAIL: the exit code is then 1.
+bool any_failed(const std::vector<Verdict>& verdicts);
+
+}  // namespace gptqb

@@ -1,0 +1,87 @@
+#include "methods/quantized_linear.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/error.h"
+#include "methods/quant_config.h"
+#include "tests/support/layers.h"
+
+namespace gptqb::test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+QuantizedLinear example() {
+  QuantizedLinear linear;
+  linear.codes = at::tensor({0, 1, 2, 3, 15, 8, 7, 6, 5, 4}, at::kByte).reshape({2, 5});
+  linear.scales = matrix({{.5f, 2.f}, {1.f, .25f}});
+  linear.zeros = at::tensor({1, 0, 8, 4}, at::kByte).reshape({2, 2});
+  linear.bits = 4;
+  linear.group_size = 3;
+  return linear;
+}
+
+TEST(QuantizedLinear, DequantizesByGroupWithAShortLastOne) {
+  const auto expected = matrix({{-.5f, 0, .5f, 6, 30}, {0, -1, -2, .25f, 0}});
+  EXPECT_TRUE(at::equal(example().dequantize(at::kFloat), expected));
+  EXPECT_EQ(example().dequantize(at::kHalf).scalar_type(), at::kHalf);
+}
+
+// Fault GG-05: the group index decides, not the place of a column.
+TEST(QuantizedLinear, DequantizesByGroupIndex) {
+  auto linear = example();
+  linear.group_of_input = at::tensor({1, 0, 1, 0, 0}, at::kInt);
+  const auto expected = matrix({{0, 0, 4, 1, 7}, {1, -1, .5f, -3, -4}});
+  EXPECT_TRUE(at::equal(linear.dequantize(at::kFloat), expected));
+}
+
+// Fault GG-15: 4 bits in groups of 32 with float16 scales and 4-bit zeros are 4.625 bits a weight.
+TEST(QuantizedLinear, CountsEveryStoredBit) {
+  QuantizedLinear linear;
+  linear.codes = at::zeros({8, 64}, at::kByte);
+  linear.scales = at::ones({8, 2});
+  linear.zeros = at::zeros({8, 2}, at::kByte);
+  linear.group_size = 32;
+  EXPECT_EQ(static_cast<double>(linear.stored_bits(16)) / (8 * 64), 4.625);
+  linear.group_of_input = at::zeros({64}, at::kInt);
+  EXPECT_EQ(linear.stored_bits(16), 8 * 64 * 4 + 16 * 20 + 64 * 32);
+}
+
+TEST(QuantizedLinear, ValidateNamesTheTensor) {
+  example().validate("layer");
+  const auto expect = [](auto change, const char* text) {
+    auto linear = example();
+    change(linear);
+    EXPECT_THAT([&] { linear.validate("layer"); }, ThrowsMessage<Error>(HasSubstr(text)));
+  };
+  expect([](auto& l) { l.codes = at::Tensor(); }, "[layer] codes: expected a matrix");
+  expect([](auto& l) { l.codes.fill_(16); }, "codes: expected values of at most 15, got 16");
+  expect([](auto& l) { l.codes = l.codes.to(at::kInt); }, "codes: expected dtype Byte, got Int");
+  expect([](auto& l) { l.scales = at::ones({2, 3}); }, "scales: expected shape [2, 2], got [2, 3]");
+  expect([](auto& l) { l.scales[0][0] = 0; }, "scales: expected finite values above 0, got 1 that");
+  expect([](auto& l) { l.scales[1][0] = NAN; }, "scales: expected finite values above 0, got 1 that");
+  expect([](auto& l) { l.zeros = at::Tensor(); }, "zeros: expected a tensor, got none");
+  expect([](auto& l) { l.group_of_input = at::full({5}, 2, at::kInt); },
+         "group_of_input: expected values of at most 1, got 2");
+  expect([](auto& l) { l.group_of_input = at::full({5}, -1, at::kInt); }, "group_of_input: expected");
+  expect([](auto& l) { l.group_size = 0; }, "group_size: expected -1 or at least 1, got 0");
+  expect([](auto& l) { l.codes = l.codes.t().contiguous().t(); }, "contiguous");
+}
+
+TEST(QuantConfig, ValidateNamesTheField) {
+  QuantConfig{}.validate("quant");
+  const auto expect = [](QuantConfig config, const char* text) {
+    EXPECT_THAT([&] { config.validate("quant"); }, ThrowsMessage<Error>(HasSubstr(text)));
+  };
+  expect({.bits = 5}, "[quant.bits] expected 2, 3, 4, 8 or ternary, got 5");
+  expect({.group_size = 0}, "[quant.group_size] expected -1 (the whole row) or at least 1, got 0");
+  expect({.group_size = -2}, "[quant.group_size] expected");
+  expect({.grid_norm = 0}, "[quant.grid_norm] expected a positive number");
+  expect({.grid_steps = 0}, "[quant.grid_steps] expected at least 1, got 0");
+  expect({.grid_shrink = 1}, "[quant.grid_shrink] expected a number above 0 and below 1");
+}
+
+}  // namespace
+}  // namespace gptqb::test

@@ -1,0 +1,112 @@
+#include "runner/report/compare.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/runner/record_samples.h"
+
+namespace gptqb {
+namespace {
+
+using test::metric;
+using test::record;
+using testing::HasSubstr;
+
+const MetricChange& change_of(const Comparison& comparison, const std::string& name) {
+  for (const MetricChange& change : comparison.changes)
+    if (change.metric == name) return change;
+  static const MetricChange kNone;
+  ADD_FAILURE() << "no change of " << name;
+  return kNone;
+}
+
+Record sample(std::vector<double> losses) { return record("g", "gptq", 4, 10, std::move(losses)); }
+
+TEST(CompareTest, PairedLossesDecideAboutPerplexity) {
+  const Record before = sample({1, 2, 3, 4});
+  const Comparison worse = compare_records({before}, {sample({1.01, 2.011, 3.01, 4.009})});
+  EXPECT_TRUE(worse.tripped());
+  EXPECT_EQ(change_of(worse, "perplexity.wikitext2").change, Change::kWorse);
+  EXPECT_EQ(change_of(worse, "perplexity.wikitext2").detail,
+            "loss +0.0100 ± 0.0013 nats/token over 4 windows");
+  const Comparison noise = compare_records({before}, {sample({1.01, 1.98, 3.01, 4.0})});
+  EXPECT_FALSE(noise.tripped());
+  EXPECT_EQ(change_of(noise, "perplexity.wikitext2").change, Change::kSame);
+  const Comparison better = compare_records({before}, {sample({0.9, 1.9, 2.9, 3.9})});
+  EXPECT_EQ(change_of(better, "perplexity.wikitext2").change, Change::kBetter);
+  // Certain, but too small to matter: another order of summation does this.
+  EXPECT_FALSE(
+      compare_records({before}, {sample({1.00001, 2.00001, 3.00001, 4.00001})}).tripped());
+}
+
+TEST(CompareTest, OtherWindowsAreNotCompared) {
+  Record after = sample({9, 9, 9, 9});
+  after.inputs.windows[0].ids_sha256 = "other";
+  const Comparison comparison = compare_records({sample({1, 2, 3, 4})}, {after});
+  EXPECT_EQ(change_of(comparison, "perplexity.wikitext2").change, Change::kNotComparable);
+  EXPECT_FALSE(comparison.tripped());
+}
+
+TEST(CompareTest, TimesHaveAWiderThresholdAndNeedTheSameDevice) {
+  Record before = sample({1, 2});
+  Record after = sample({1, 2});
+  before.metrics.push_back(metric("seconds.quantize", 10));
+  after.metrics.push_back(metric("seconds.quantize", 10.9));
+  EXPECT_FALSE(compare_records({before}, {after}).tripped());
+  after.metrics.back().value = 11.5;
+  EXPECT_TRUE(compare_records({before}, {after}).tripped());
+  after.environment.gpu = "another";
+  EXPECT_EQ(change_of(compare_records({before}, {after}), "seconds.quantize").change,
+            Change::kNotComparable);
+}
+
+TEST(CompareTest, DirectionFollowsTheMetric) {
+  Record before = sample({1, 2});
+  Record after = sample({1, 2});
+  before.metrics.push_back(metric("decode.tokens_per_second", 100));
+  after.metrics.push_back(metric("decode.tokens_per_second", 150));
+  EXPECT_EQ(change_of(compare_records({before}, {after}), "decode.tokens_per_second").change,
+            Change::kBetter);
+}
+
+TEST(CompareTest, WhatIsGoneTripsTheGateAndWhatIsNewDoesNot) {
+  const Record cell = sample({1, 2});
+  EXPECT_TRUE(compare_records({cell}, {}).tripped());
+  EXPECT_FALSE(compare_records({}, {cell}).tripped());
+  Record failed = cell;
+  failed.status = CellStatus::kFailed;
+  failed.reason = "out of memory";
+  const Comparison comparison = compare_records({cell}, {failed});
+  EXPECT_EQ(change_of(comparison, "status").change, Change::kWorse);
+  EXPECT_FALSE(compare_records({failed}, {failed}).tripped());
+  EXPECT_EQ(change_of(compare_records({failed}, {cell}), "status").change, Change::kBetter);
+}
+
+TEST(CompareTest, TextCountsWhatIsSameAndListsTheRest) {
+  const Record cell = sample({1, 2});
+  EXPECT_EQ(comparison_text(compare_records({cell}, {cell})),
+            "1 cells in both, 1 metrics unchanged within noise, the gate holds\n");
+  const std::string text = comparison_text(compare_records({cell}, {}));
+  EXPECT_THAT(text, HasSubstr("0 cells in both, 0 metrics unchanged within noise, the gate TRIPPED\n"));
+  EXPECT_THAT(text, HasSubstr("| g    | gptq 4 bits, whole rows | status | ok     |       | MISSING |"));
+}
+
+TEST(CompareTest, JunitHasAFailureForEachRegression) {
+  Record before = sample({1, 2, 3});
+  before.settings[1].second = "a<b>&\"c\"";
+  Record after = before;
+  after.metrics[0].samples = {1.5, 2.5, 3.5};
+  after.metrics[0].value = 16;
+  EXPECT_EQ(junit_xml(compare_records({before}, {after})),
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+            "<testsuite name=\"gptq-bench compare\" tests=\"1\" failures=\"1\">\n"
+            "  <testcase classname=\"g a&lt;b&gt;&amp;&quot;c&quot; 4 bits, whole rows\" "
+            "name=\"perplexity.wikitext2\">\n"
+            "    <failure message=\"WORSE: before 10, after 16; loss +0.500 ± 0 nats/token over 3 "
+            "windows\"/>\n"
+            "  </testcase>\n"
+            "</testsuite>\n");
+}
+
+}  // namespace
+}  // namespace gptqb
