@@ -31,9 +31,10 @@ class Tokenizer {
 };
 
 // The tokenizer of a model folder, by the first of these that applies:
-//   tokenizer.json that is byte-level BPE, or that has no tokenizer.model beside it ->
-//   tokenizer.json tokenizer.model -> sentencepiece (LLaMA's own tokenizer.json is a conversion of
-//   it) vocab.json and merges.txt -> byte-level BPE by the rules of GPT-2's slow tokenizer
+// - tokenizer.json, if it is byte-level BPE or has no tokenizer.model beside it;
+// - tokenizer.model: sentencepiece (LLaMA's own tokenizer.json is a conversion of it);
+// - vocab.json and merges.txt: byte-level BPE by the rules of GPT-2's slow tokenizer.
+//
 // tokenizer_config.json, special_tokens_map.json and added_tokens.json decide about special and
 // added tokens: text that spells one becomes its id, wherever it stands, as in the published
 // tokenizers. Text that is not UTF-8 is encoded with U+FFFD for each ill-formed stretch. Throws

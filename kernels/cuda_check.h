@@ -1,4 +1,5 @@
-// Every CUDA call is checked; a failure is an Error that carries the call's text. Only included by .cu files.
+// Every CUDA call is checked; a failure is an Error that carries the call's text. Only included by
+// .cu files.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,8 +10,8 @@
 
 namespace gptqb::kernels {
 
-// Throws Error naming `call` and CUDA's reason. The sticky-free part of the error state is cleared first, so that
-// the next call is not blamed for this one.
+// Throws Error naming `call` and CUDA's reason. The error state is cleared, so that the
+// next call is not blamed for this one.
 inline void check_cuda(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
   cudaGetLastError();

@@ -1,6 +1,6 @@
-#include "kernels/device_info.h"
-
 #include <cuda_runtime.h>
+
+#include "kernels/device_info.h"
 
 namespace gptqb::kernels {
 namespace {
@@ -65,9 +65,8 @@ CudaInfo cuda_info() {
   if (cudaDriverGetVersion(&version) == cudaSuccess) info.driver_version = version;
   int count = 0;
   if (const auto why = reason(cudaGetDeviceCount(&count)); !why.empty()) {
-    info.unavailable = info.driver_version == 0
-                           ? "no CUDA driver is installed"
-                           : "no CUDA device can be used (" + why + ")";
+    info.unavailable = info.driver_version == 0 ? "no CUDA driver is installed"
+                                                : "no CUDA device can be used (" + why + ")";
     return info;
   }
   if (count == 0) info.unavailable = "no CUDA device is present";

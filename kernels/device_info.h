@@ -19,13 +19,15 @@ struct DeviceInfo {
 };
 
 struct CudaInfo {
-  std::string unavailable;    // empty, or one line why there is no CUDA at all; the rest is then empty
+  // Empty, or one line why there is no CUDA at all; the rest is then empty.
+  std::string unavailable;
   int64_t driver_version = 0;   // 12080 is 12.8; 0 without a driver
   int64_t runtime_version = 0;  // of the linked cudart
   std::vector<DeviceInfo> devices;
 };
 
-// Never throws: what is wrong is in the `unavailable` and `unusable` lines. Not cheap (creates contexts).
+// Never throws: what is wrong is in the `unavailable` and `unusable` lines. Not cheap (creates
+// contexts).
 CudaInfo cuda_info();
 
 // "12.8" of 12080.

@@ -1,8 +1,9 @@
-// The innermost loop of GPTQ: a chunk of at most 32 columns, quantized one after another with error feedback.
+// The innermost loop of GPTQ: a chunk of at most 32 columns, quantized one after another with error
+// feedback.
 //
-// Matrices are stored by column: element (column j, row r) of a [columns, rows] matrix is at j * rows + r, so that
-// rows, which are independent of each other, lie side by side for SIMD lanes and for the threads of a warp.
-// What the numbers mean is in methods/gptq_fast.h. Raw pointers only.
+// Matrices are stored by column: element (column j, row r) of a [columns, rows] matrix is at j *
+// rows + r, so that rows, which are independent of each other, lie side by side for SIMD lanes and
+// for the threads of a warp. What the numbers mean is in methods/gptq_fast.h. Raw pointers only.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@ struct SweepChunk {
   int64_t columns = 0;         // 1 .. kMaxColumns
   const T* weights = nullptr;  // [columns, rows]: W, original weights
   const T* carried = nullptr;  // [columns, rows]: E N over all columns before this chunk
-  const T* factor = nullptr;   // N of this chunk; (i, j) at i * factor_stride + j; only i < j is read
+  // N of this chunk: (i, j) at i * factor_stride + j; only i < j is read.
+  const T* factor = nullptr;
   int64_t factor_stride = 0;
   const T* diagonal = nullptr;               // [columns]: R_jj, for the loss
   const T* scales = nullptr;                 // [groups, rows]
@@ -34,8 +36,8 @@ struct SweepChunk {
 void sweep_cpu(const SweepChunk<float>& chunk, int64_t row_begin, int64_t row_end);
 void sweep_cpu(const SweepChunk<double>& chunk, int64_t row_begin, int64_t row_end);
 
-// The whole chunk, queued on `stream` (a cudaStream_t). All pointers are memory of the current device. Throws Error
-// if the launch fails, or in a build without CUDA.
+// The whole chunk, queued on `stream` (a cudaStream_t). All pointers are memory of the current
+// device. Throws Error if the launch fails, or in a build without CUDA.
 void sweep_cuda(const SweepChunk<float>& chunk, void* stream);
 void sweep_cuda(const SweepChunk<double>& chunk, void* stream);
 

@@ -60,8 +60,7 @@ class BlockModel {
   // The whole loaded block: output hidden states of `hidden`.
   at::Tensor run_block(const at::Tensor& hidden);
 
-  // Bits all weights that are not replaced take in the checkpoint's dtype, head and embeddings included (a tied
-  // head counted once), and the number of weights; for bits_per_weight.*.
+  // Number of all weights, head and embeddings included (a tied head counted once); for bits_per_weight.*.
   virtual int64_t parameter_count() const = 0;
 };
 

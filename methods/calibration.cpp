@@ -23,7 +23,8 @@ void add_products(at::Tensor& sum, const at::Tensor& x) {
     auto target = sum.narrow(0, begin, width).narrow(1, begin, n - begin);
     const auto left = x.narrow(1, begin, width).t();
     const auto right = x.narrow(1, begin, n - begin);
-    // Tensor cores multiply f16 and bf16 exactly and add in f32, several times faster than an f32 product.
+    // Tensor cores multiply f16 and bf16 exactly and add in f32, several times faster than an f32
+    // product.
     if (x.scalar_type() == at::kFloat)
       target.addmm_(left, right);
     else
@@ -36,30 +37,32 @@ void add_products(at::Tensor& sum, const at::Tensor& x) {
 CalibrationStats::CalibrationStats(int64_t in_features, at::Device device)
     : sum_(at::zeros({in_features, in_features},
                      at::TensorOptions().dtype(at::kFloat).device(device))) {
-  // f32 products must be f32: TF32 keeps 10 mantissa bits (protocol.md section 3: off in the published code).
+  // f32 products must be f32: TF32 keeps 10 mantissa bits (protocol.md section 3: off in the
+  // published code).
   if (device.is_cuda()) at::globalContext().setAllowTF32CuBLAS(false);
 }
 
 void CalibrationStats::add(const at::Tensor& x) {
   const int64_t n = in_features();
   if (x.dim() != 3 || x.size(2) != n)
-    throw Error("calibration",
-                "expected inputs [sequences, seqlen, " + std::to_string(n) + "], got " +
-                    std::to_string(x.dim()) + " dimensions, the last of " +
-                    std::to_string(x.dim() > 0 ? x.size(-1) : 0));
+    throw Error("calibration", "expected inputs [sequences, seqlen, " + std::to_string(n) +
+                                   "], got " + std::to_string(x.dim()) +
+                                   " dimensions, the last of " +
+                                   std::to_string(x.dim() > 0 ? x.size(-1) : 0));
   const auto flat = x.reshape({-1, n});
-  const bool low_precision =
-      flat.scalar_type() == at::kHalf || flat.scalar_type() == at::kBFloat16;
+  const bool low_precision = flat.scalar_type() == at::kHalf || flat.scalar_type() == at::kBFloat16;
   const bool tensor_cores = low_precision && x.is_cuda();
-  const int64_t rows = tensor_cores ? std::max<int64_t>(flat.size(0), 1)
-                                    : std::max<int64_t>(1, kValuesPerChunk / std::max<int64_t>(n, 1));
+  const int64_t rows = tensor_cores
+                           ? std::max<int64_t>(flat.size(0), 1)
+                           : std::max<int64_t>(1, kValuesPerChunk / std::max<int64_t>(n, 1));
   for (int64_t begin = 0; begin < flat.size(0); begin += rows) {
     const auto part = flat.narrow(0, begin, std::min(rows, flat.size(0) - begin));
     add_products(sum_, tensor_cores ? part : part.to(at::kFloat));
   }
   tokens_ += flat.size(0);
   sequences_ += x.size(0);
-  // A bad input stays visible in the sum's diagonal for ever, so the costly search runs only once there is one.
+  // A bad input stays visible in the sum's diagonal for ever, so the costly search runs only once
+  // there is one.
   if (sum_.diagonal().isfinite().all().item<bool>()) return;
   const auto bad = flat.isfinite().logical_not();
   const int64_t count = bad.sum().item<int64_t>();

@@ -1,4 +1,5 @@
-// What a layer saw in calibration: the second moments of its inputs and how much data stands behind them.
+// What a layer saw in calibration: the second moments of its inputs and how much data stands behind
+// them.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,15 +16,16 @@ class CalibrationStats {
   // `x` [sequences, seqlen, in] in any float dtype on the device; each product is summed in f32.
   void add(const at::Tensor& x);
 
-  // 2 / sequences * sum of x x^T, f32 [in, in], symmetric: the published scale, before dead-column repair and
-  // damping (published code `gptq.py`; protocol.md section 5.1). Zero if nothing was added.
+  // 2 / sequences * sum of x x^T, f32 [in, in], symmetric: the published scale, before dead-column
+  // repair and damping (published code `gptq.py`; protocol.md section 5.1). Zero if nothing was
+  // added.
   at::Tensor hessian() const;
 
   int64_t in_features() const { return sum_.size(0); }
   int64_t tokens() const { return tokens_; }
   int64_t sequences() const { return sequences_; }
-  // Input values that were NaN or infinite, and the first column one was seen in (-1: none). A solver must refuse
-  // them by name: damping does not help (faults QN-02).
+  // Input values that were NaN or infinite, and the first column one was seen in (-1: none). A
+  // solver must refuse them by name: damping does not help (faults QN-02).
   int64_t non_finite_inputs() const { return non_finite_; }
   int64_t first_non_finite_column() const { return first_non_finite_column_; }
 

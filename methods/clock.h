@@ -28,7 +28,8 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_;
 };
 
-// Exclusive time by phase: at each moment exactly one phase runs, so that the phases add up to the whole.
+// Exclusive time by phase: at each moment exactly one phase runs, so that the phases add up to the
+// whole.
 class PhaseClock {
  public:
   PhaseClock(at::Device device, const std::string& first) : watch_(device), current_(first) {}

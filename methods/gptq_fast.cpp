@@ -8,7 +8,8 @@
 namespace gptqb {
 namespace {
 
-// Everything is kept transposed, [in, rows]: a column of W is a contiguous run, as the kernels want it.
+// Everything is kept transposed, [in, rows]: a column of W is a contiguous run, as the kernels want
+// it.
 class FastSweep {
  public:
   FastSweep(const SweepProblem& problem, OrderedProblem& ordered, const Factor& factor)
@@ -37,8 +38,8 @@ class FastSweep {
   double loss() const { return losses_.sum().item<double>(); }
 
  private:
-  // Columns after which grids are fitted again: fresh grids at every group, stale ones (as the published code
-  // takes them) for all groups that start in a block when the block starts.
+  // Columns after which grids are fitted again: fresh grids at every group, stale ones (as the
+  // published code takes them) for all groups that start in a block when the block starts.
   int64_t unit() const {
     return problem_.compat.reference_group_grid ? problem_.method.block_size : ordered_.width;
   }
@@ -89,8 +90,9 @@ class FastSweep {
                 errors_.slice(0, begin, middle));
   }
 
-  // Fits the grids of all groups that start in [begin, end) on the weights the published algorithm would hold when
-  // it reaches column `begin`: W + (E N) N_gg^-1 over the columns from `begin` to the end of the last such group.
+  // Fits the grids of all groups that start in [begin, end) on the weights the published algorithm
+  // would hold when it reaches column `begin`: W + (E N) N_gg^-1 over the columns from `begin` to
+  // the end of the last such group.
   void fit_grids_starting_in(int64_t begin, int64_t end) {
     const int64_t columns = weights_.size(0);
     const int64_t width = ordered_.width;
@@ -125,13 +127,14 @@ class FastSweep {
   OrderedProblem& ordered_;
   const Factor& factor_;
   at::Tensor weights_;  // [in, rows]
-  at::Tensor carried_;  // [in, rows]: E N over all columns solved so far that have been carried here
-  at::Tensor errors_;   // [in, rows]
-  at::Tensor codes_;    // u8 [in, rows]
-  at::Tensor scales_;   // [groups, rows]
-  at::Tensor zeros_;    // [groups, rows]
-  at::Tensor groups_;   // i32 [in]
-  at::Tensor losses_;   // f64 [rows]
+  at::Tensor
+      carried_;        // [in, rows]: E N over all columns solved so far that have been carried here
+  at::Tensor errors_;  // [in, rows]
+  at::Tensor codes_;   // u8 [in, rows]
+  at::Tensor scales_;  // [groups, rows]
+  at::Tensor zeros_;   // [groups, rows]
+  at::Tensor groups_;  // i32 [in]
+  at::Tensor losses_;  // f64 [rows]
 };
 
 }  // namespace

@@ -15,7 +15,8 @@ OrderedProblem order_problem(const SweepProblem& problem, const PreparedHessian&
   const auto live = prepared.dead_columns == 0
                         ? problem.weights
                         : problem.weights.masked_fill(prepared.dead.unsqueeze(0), 0);
-  // A cleared column is a zero, and every range includes 0: clearing first leaves the column out of the grid.
+  // A cleared column is a zero, and every range includes 0: clearing first leaves the column out of
+  // the grid.
   const bool dead_set_the_grid = whole_row && problem.compat.reference_dead_columns;
   if (ordered.dynamic) {
     const auto shape = std::vector<int64_t>{rows, quant.groups(columns)};

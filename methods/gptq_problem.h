@@ -1,5 +1,5 @@
-// What both GPTQ solvers take and give, and the little they share: which grid a column uses, and putting columns back
-// into natural order.
+// What both GPTQ solvers take and give, and the little they share: which grid a column uses, and
+// putting columns back into natural order.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -27,15 +27,17 @@ struct SweepResult {
 
 // A problem in sweep order, its fixed grids fitted.
 struct OrderedProblem {
-  at::Tensor weights;  // [rows, in], permuted, dead columns cleared
-  int64_t width = 0;   // columns per group
+  at::Tensor weights;    // [rows, in], permuted, dead columns cleared
+  int64_t width = 0;     // columns per group
   bool dynamic = false;  // grids are fitted during the sweep, group by group in sweep order
   Grid grids;            // [rows, groups]; empty tensors of that shape if dynamic
-  at::Tensor group_of_position;  // i32 [in] on the CPU: column of `grids` for each position of the sweep
+  // i32 [in] on the CPU: column of `grids` for each position of the sweep.
+  at::Tensor group_of_position;
 };
 
-// Dead columns are cleared (before whole-row grids are fitted, or after with reference_dead_columns), columns are
-// permuted, and grids that do not depend on the sweep are fitted: whole rows and static groups.
+// Dead columns are cleared (before whole-row grids are fitted, or after with
+// reference_dead_columns), columns are permuted, and grids that do not depend on the sweep are
+// fitted: whole rows and static groups.
 OrderedProblem order_problem(const SweepProblem& problem, const PreparedHessian& prepared);
 
 // The canonical form of a finished sweep. `codes` [rows, in] in sweep order, any dtype.

@@ -34,7 +34,8 @@ SweepResult sweep_reference(const SweepProblem& problem, const Factor& factor) {
 
   for (int64_t begin = 0; begin < columns; begin += problem.method.block_size) {
     const int64_t end = std::min(begin + problem.method.block_size, columns);
-    // The block's own copy receives every update; W itself only whole blocks' (paper: lazy batch updates).
+    // The block's own copy receives every update; W itself only whole blocks' (paper: lazy batch
+    // updates).
     auto block = W.slice(1, begin, end).clone();
     auto errors = at::zeros_like(block);
 

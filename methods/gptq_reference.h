@@ -7,8 +7,9 @@
 
 namespace gptqb {
 
-// U, the upper Cholesky factor of H^-1 (H^-1 = U^T U), from `prepared`: Cholesky of H, inverse, Cholesky of the
-// inverse (paper section 3.3, step 3). Nothing, and the failing column, if H is not positive definite.
+// U, the upper Cholesky factor of H^-1 (H^-1 = U^T U), from `prepared`: Cholesky of H, inverse,
+// Cholesky of the inverse (paper section 3.3, step 3). Nothing, and the failing column, if H is not
+// positive definite.
 std::optional<Factor> factorize_reference(PreparedHessian prepared, FactorFailure& failure);
 
 // Codes, grids and loss of `problem` with a factor of factorize_reference().

@@ -55,10 +55,8 @@ Grid search_grid(const at::Tensor& weights, const Interval& range, const GridRul
     const auto scale = grid.scale.unsqueeze(-1);
     const auto zero = grid.zero.unsqueeze(-1);
     const auto codes = quantize_values(weights, scale, zero, quant.max_code());
-    const auto error = (dequantize_values(codes, scale, zero) - weights)
-                           .abs_()
-                           .pow_(quant.grid_norm)
-                           .sum(-1);
+    const auto error =
+        (dequantize_values(codes, scale, zero) - weights).abs_().pow_(quant.grid_norm).sum(-1);
     const auto better = error < smallest;
     smallest = at::where(better, error, smallest);
     best.scale = at::where(better, grid.scale, best.scale);
@@ -82,16 +80,15 @@ Grid fit_group_grids(const at::Tensor& weights, const GridRule& rule) {
   const int64_t columns = weights.size(1);
   const int64_t width = rule.quant.columns_per_group(columns);
   const int64_t full = columns / width;
-  const auto head =
-      fit_grid(weights.narrow(1, 0, full * width).reshape({rows, full, width}), rule);
+  const auto head = fit_grid(weights.narrow(1, 0, full * width).reshape({rows, full, width}), rule);
   if (columns % width == 0) return head;
   const auto tail = fit_grid(weights.narrow(1, full * width, columns % width), rule);
   return {at::cat({head.scale, tail.scale.unsqueeze(1)}, 1),
           at::cat({head.zero, tail.zero.unsqueeze(1)}, 1)};
 }
 
-at::Tensor quantize_values(const at::Tensor& values, const at::Tensor& scale, const at::Tensor& zero,
-                           int64_t max_code) {
+at::Tensor quantize_values(const at::Tensor& values, const at::Tensor& scale,
+                           const at::Tensor& zero, int64_t max_code) {
   return (values / scale).round_().add_(zero).clamp_(0, max_code);
 }
 
@@ -101,8 +98,8 @@ at::Tensor dequantize_values(const at::Tensor& codes, const at::Tensor& scale,
 }
 
 Grid spread_over_columns(const Grid& grids, int64_t in_features, int64_t width) {
-  const auto index = at::arange(in_features, grids.scale.options().dtype(at::kLong))
-                         .div(width, "floor");
+  const auto index =
+      at::arange(in_features, grids.scale.options().dtype(at::kLong)).div(width, "floor");
   return {grids.scale.index_select(1, index), grids.zero.index_select(1, index)};
 }
 
@@ -148,7 +145,7 @@ int64_t count_clipped(const at::Tensor& weights, const QuantizedLinear& quantize
   }
   const auto raw = (weights.to(at::kFloat) / scale).round_().add_(zero);
   const auto max_code = static_cast<double>((int64_t{1} << quantized.bits) - 1);
-  return at::logical_or(raw < 0, raw > max_code).sum().item<int64_t>();
+  return at::logical_or(raw<0, raw> max_code).sum().item<int64_t>();
 }
 
 }  // namespace gptqb

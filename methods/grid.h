@@ -1,8 +1,9 @@
 // The only place that knows how weights become a quantization grid, and values become codes.
 //
-// A grid is a scale and a zero point for the columns that share it: code q stands for scale * (q - zero), with
-// q = clamp(round(w / scale) + zero, 0, max_code) and rounding half to even (published code; protocol.md 5.2-5.4).
-// The range always includes 0, so 0 is represented exactly. An all-zero group gets the range [-1, 1].
+// A grid is a scale and a zero point for the columns that share it: code q stands for scale * (q -
+// zero), with q = clamp(round(w / scale) + zero, 0, max_code) and rounding half to even (published
+// code; protocol.md 5.2-5.4). The range always includes 0, so 0 is represented exactly. An all-zero
+// group gets the range [-1, 1].
 #pragma once
 
 #include <ATen/ATen.h>
@@ -14,9 +15,11 @@
 
 namespace gptqb {
 
-// Scales and zero points of one or more groups, in the dtype of the weights they were fitted on (f32 or f64).
+// Scales and zero points of one or more groups, in the dtype of the weights they were fitted on
+// (f32 or f64).
 struct Grid {
-  at::Tensor scale;  // > 0, exact in the stored dtype; infinite if it overflowed float16 (see check_scales)
+  at::Tensor scale;  // > 0, exact in the stored dtype; infinite if it overflowed float16 (see
+                     // check_scales)
   at::Tensor zero;   // integers 0 .. max_code
 };
 
@@ -26,17 +29,18 @@ struct GridRule {
   bool one_sided = false;
 };
 
-// One grid for each vector along the last dimension of `weights` [..., columns] (f32 or f64): scale and zero [...].
-// Scales are rounded to quant.scale_dtype before anything is derived from them; one that would round to zero
-// becomes the smallest positive number there is.
+// One grid for each vector along the last dimension of `weights` [..., columns] (f32 or f64): scale
+// and zero [...]. Scales are rounded to quant.scale_dtype before anything is derived from them; one
+// that would round to zero becomes the smallest positive number there is.
 Grid fit_grid(const at::Tensor& weights, const GridRule& rule);
 
-// Grids of all groups of `weights` [rows, in] in natural column order: scale and zero [rows, groups].
+// Grids of all groups of `weights` [rows, in] in natural column order: scale and zero [rows,
+// groups].
 Grid fit_group_grids(const at::Tensor& weights, const GridRule& rule);
 
 // Codes of `values`, as integers in the dtype of `values`; scale and zero must broadcast.
-at::Tensor quantize_values(const at::Tensor& values, const at::Tensor& scale, const at::Tensor& zero,
-                           int64_t max_code);
+at::Tensor quantize_values(const at::Tensor& values, const at::Tensor& scale,
+                           const at::Tensor& zero, int64_t max_code);
 
 // scale * (codes - zero).
 at::Tensor dequantize_values(const at::Tensor& codes, const at::Tensor& scale,

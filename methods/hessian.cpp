@@ -12,14 +12,15 @@ at::ScalarType scalar_type(ComputeDtype compute) {
   return compute == ComputeDtype::kFloat64 ? at::kDouble : at::kFloat;
 }
 
-void check_calibration(const CalibrationStats& stats, const std::string& layer) {
+void check_calibration(const CalibrationStats& stats, const at::Tensor& h,
+                       const std::string& layer) {
   if (stats.non_finite_inputs() > 0)
-    throw Error(layer, "expected finite activations, got " +
-                           std::to_string(stats.non_finite_inputs()) +
-                           " NaN or infinite values, the first in input column " +
-                           std::to_string(stats.first_non_finite_column()) +
-                           ". The model overflows before this layer: run it in a wider model.dtype");
-  const auto diagonal = stats.hessian().diagonal().isfinite();
+    throw Error(layer,
+                "expected finite activations, got " + std::to_string(stats.non_finite_inputs()) +
+                    " NaN or infinite values, the first in input column " +
+                    std::to_string(stats.first_non_finite_column()) +
+                    ". The model overflows before this layer: run it in a wider model.dtype");
+  const auto diagonal = h.diagonal().isfinite();
   if (!diagonal.all().item<bool>())
     throw Error(layer, "expected squared activations that fit float32, got an overflow in column " +
                            std::to_string(diagonal.to(at::kInt).argmin().item<int64_t>()) +
@@ -37,9 +38,8 @@ PreparedHessian prepare_hessian(const at::Tensor& h, double damping, bool act_or
 
   if (act_order) {
     result.order = at::argsort(diagonal, /*stable=*/true, /*dim=*/0, /*descending=*/true);
-    result.matrix = h.index_select(0, result.order)
-                        .index_select(1, result.order)
-                        .to(scalar_type(compute));
+    result.matrix =
+        h.index_select(0, result.order).index_select(1, result.order).to(scalar_type(compute));
     diagonal = diagonal.index_select(0, result.order);
   } else {
     result.matrix = h.to(scalar_type(compute), /*non_blocking=*/false, /*copy=*/true);
@@ -59,7 +59,8 @@ std::optional<at::Tensor> cholesky_lower(const at::Tensor& matrix, FactorFailure
                              ? std::numeric_limits<double>::epsilon()
                              : std::numeric_limits<float>::epsilon();
   const auto pivots = lower.diagonal().square();
-  // Written so that a NaN, which GPU libraries may leave behind without saying so, is not good either.
+  // Written so that a NaN, which GPU libraries may leave behind without saying so, is not good
+  // either.
   const auto good = pivots > matrix.diagonal() * (2 * epsilon);
   if (!good.all().item<bool>()) {
     failure.column = good.to(at::kInt).argmin().item<int64_t>();
@@ -74,7 +75,8 @@ double condition_estimate(const Factor& factor) {
 }
 
 double quadratic_form(const at::Tensor& e, const at::Tensor& h) {
-  // H is symmetric: products right of the diagonal panels count twice, which saves almost half of them.
+  // H is symmetric: products right of the diagonal panels count twice, which saves almost half of
+  // them.
   constexpr int64_t kPanel = 1024;
   const int64_t n = h.size(0);
   auto total = at::zeros({}, h.options().dtype(at::kDouble));
@@ -85,9 +87,9 @@ double quadratic_form(const at::Tensor& e, const at::Tensor& h) {
     const auto part = e.narrow(1, begin, width);
     total += (at::mm(part, rows.narrow(1, begin, width)) * part).sum(at::kDouble);
     if (rest > 0)
-      total += 2 * (at::mm(part, rows.narrow(1, begin + width, rest)) *
-                    e.narrow(1, begin + width, rest))
-                       .sum(at::kDouble);
+      total +=
+          2 * (at::mm(part, rows.narrow(1, begin + width, rest)) * e.narrow(1, begin + width, rest))
+                  .sum(at::kDouble);
   }
   return total.item<double>();
 }

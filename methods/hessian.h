@@ -1,4 +1,5 @@
-// What happens to H between calibration and the solver: checks, dead columns, column order, damping.
+// What happens to H between calibration and the solver: checks, dead columns, column order,
+// damping.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,18 +18,21 @@ namespace gptqb {
 
 // H as a solver takes it. Columns are in sweep order: position p holds input column order[p].
 struct PreparedHessian {
-  at::Tensor matrix;        // [in, in] compute dtype: repaired, permuted, damped
-  at::Tensor order;         // i64 [in]; undefined: natural order
-  at::Tensor dead;          // bool [in], natural order: no input of this column was ever different from 0
+  at::Tensor matrix;  // [in, in] compute dtype: repaired, permuted, damped
+  at::Tensor order;   // i64 [in]; undefined: natural order
+  at::Tensor dead;    // bool [in], natural order: no input of this column was ever different from 0
   int64_t dead_columns = 0;
 };
 
-// Throws Error naming `layer` and the column if calibration saw NaN or infinite inputs, or if H overflowed f32.
-void check_calibration(const CalibrationStats& stats, const std::string& layer);
+// Throws Error naming `layer` and the column if calibration saw NaN or infinite inputs, or if `h`,
+// its Hessian, overflowed f32.
+void check_calibration(const CalibrationStats& stats, const at::Tensor& h,
+                       const std::string& layer);
 
-// Steps of the published code, in its order: a dead column (H_ii = 0) gets 1 on the diagonal; columns are sorted by
-// falling diagonal if act_order (stable, so ties stay in natural order); `damping` times the mean of the diagonal
-// is added to the diagonal. `h` f32 [in, in] as CalibrationStats::hessian() gives it.
+// Steps of the published code, in its order: a dead column (H_ii = 0) gets 1 on the diagonal;
+// columns are sorted by falling diagonal if act_order (stable, so ties stay in natural order);
+// `damping` times the mean of the diagonal is added to the diagonal. `h` f32 [in, in] as
+// CalibrationStats::hessian() gives it.
 PreparedHessian prepare_hessian(const at::Tensor& h, double damping, bool act_order,
                                 ComputeDtype compute);
 
@@ -37,17 +41,20 @@ at::ScalarType scalar_type(ComputeDtype compute);
 // A triangular factor that a solver works with.
 struct Factor {
   PreparedHessian prepared;  // without `matrix`, which is no longer needed
-  at::Tensor triangle;       // [in, in]; reference: U, upper Cholesky factor of H^-1; fast: N (gptq_fast.h)
-  at::Tensor diagonal;       // [in]: R_ii = 1 / U_ii, in sweep order
+  // [in, in]; reference: U, the upper Cholesky factor of H^-1; fast: N (gptq_fast.h).
+  at::Tensor triangle;
+  at::Tensor diagonal;  // [in]: R_ii = 1 / U_ii, in sweep order
 };
 
-// Why a factorization did not work; `column` is the position in sweep order of the first pivot that is not positive.
+// Why a factorization did not work; `column` is the position in sweep order of the first pivot that
+// is not positive.
 struct FactorFailure {
   int64_t column = 0;
 };
 
-// Cholesky factor L of `matrix` (lower, L L^T), or nothing and the failing column. A pivot that is not larger than a
-// rounding error of its diagonal element counts as a failure: it carries no information.
+// Cholesky factor L of `matrix` (lower, L L^T), or nothing and the failing column. A pivot that is
+// not larger than a rounding error of its diagonal element counts as a failure: it carries no
+// information.
 std::optional<at::Tensor> cholesky_lower(const at::Tensor& matrix, FactorFailure& failure);
 
 // (max R_ii / min R_ii)^2, a lower bound of the damped H's condition number.
@@ -65,7 +72,8 @@ struct FactorOutcome {
   double condition = 0;
 };
 
-// Linears that read the same input share H and its factor. One object per stage, beside its CalibrationStats.
+// Linears that read the same input share H and its factor. One object per stage, beside its
+// CalibrationStats.
 class FactorCache {
  public:
   using Key = std::tuple<double, bool, ComputeDtype, SolverKind, OnFailure>;

@@ -36,7 +36,8 @@ at::Tensor checked_weights(const LinearProblem& problem, at::ScalarType dtype) {
     throw Error(problem.layer, "expected a weight matrix [out, in] that is not empty");
   problem.quant.validate(problem.layer);
   if (problem.quant.bits == QuantConfig::kTernary)
-    throw Error(problem.layer, "expected 2, 3, 4 or 8 bits, got ternary, which is not supported yet");
+    throw Error(problem.layer,
+                "expected 2, 3, 4 or 8 bits, got ternary, which is not supported yet");
   if (problem.stats != nullptr && problem.stats->in_features() != weight.size(1))
     throw Error(problem.layer, "expected statistics of " + std::to_string(weight.size(1)) +
                                    " input columns, got " +
@@ -82,17 +83,18 @@ void record_errors(const LinearProblem& problem, const QuantizedLinear& quantize
       const auto diagonal = h.diagonal();
       const auto dead = diagonal == 0;
       const auto energy = error.square().sum(0, false, at::kDouble);
-      const double added = problem.method.damping *
-                           diagonal.masked_fill(dead, 1).mean().item<double>();
+      const double added =
+          problem.method.damping * diagonal.masked_fill(dead, 1).mean().item<double>();
       health.dead_columns = dead.sum().item<int64_t>();
       health.damping = problem.method.damping;
-      health.loss = 0.5 * (own + added * energy.sum().item<double>() +
-                           (energy * dead).sum().item<double>());
+      health.loss =
+          0.5 * (own + added * energy.sum().item<double>() + (energy * dead).sum().item<double>());
       health.relative_error_rtn = health.relative_error;
     } else {
       const GridRule rule{problem.quant, problem.compat.reference_one_sided};
       const auto rtn = round_to_nearest(weight, rule, problem.layer);
-      health.relative_error_rtn = ratio(quadratic_form(stored_error(problem.weight, rtn), h), scale);
+      health.relative_error_rtn =
+          ratio(quadratic_form(stored_error(problem.weight, rtn), h), scale);
     }
   }
   if (usable(problem.heldout)) {

@@ -5,15 +5,16 @@
 
 namespace gptqb {
 
-// The weights of `problem` in `dtype`. Throws Error naming the layer, row and column of the first weight that is not
-// finite, a shape that does not fit the statistics, and bits that no method handles yet.
+// The weights of `problem` in `dtype`. Throws Error naming the layer, row and column of the first
+// weight that is not finite, a shape that does not fit the statistics, and bits that no method
+// handles yet.
 at::Tensor checked_weights(const LinearProblem& problem, at::ScalarType dtype);
 
 // Identity, counts and whatever calibration says, before the errors are known.
 LayerHealth start_health(const LinearProblem& problem, const std::string& method);
 
-// Fills the error columns for `quantized`: relative_error, _heldout, _rtn, clipped. Without (finite) statistics the
-// errors stay empty.
+// Fills the error columns for `quantized`: relative_error, _heldout, _rtn, clipped. Without
+// (finite) statistics the errors stay empty.
 void record_errors(const LinearProblem& problem, const QuantizedLinear& quantized,
                    LayerHealth& health);
 

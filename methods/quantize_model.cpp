@@ -67,7 +67,7 @@ class Driver {
   }
 
  private:
-  // --- what is to be done -------------------------------------------------------------------------------------
+  // --- what is to be done ---
 
   // Resolves every layer's settings and refuses impossible ones before any work is done.
   void make_plan() {
@@ -131,7 +131,7 @@ class Driver {
   bool is_last(int64_t block) const { return block + 1 == model_.block_count(); }
   bool dense_inputs() const { return options_.method.inputs == StatsInputs::kDense; }
 
-  // --- forward passes -----------------------------------------------------------------------------------------
+  // --- forward passes ---
 
   Stream embed(const at::Tensor& ids) {
     Stream stream;
@@ -165,8 +165,8 @@ class Driver {
 
   using StatsMember = std::unique_ptr<CalibrationStats> StageData::*;
 
-  // Statistics of all stages from the dense block. With `to_the_end` the block's output is returned; otherwise the
-  // pass stops at the input of the last stage that needs statistics.
+  // Statistics of all stages from the dense block. With `to_the_end` the block's output is
+  // returned; otherwise the pass stops at the input of the last stage that needs statistics.
   Stream collect_all(int64_t block, const Stream& stream, StatsMember member, bool to_the_end,
                      std::vector<StageData>& data) {
     clock_.enter("forward");
@@ -208,7 +208,7 @@ class Driver {
     return stream;
   }
 
-  // --- one block ----------------------------------------------------------------------------------------------
+  // --- one block ---
 
   void quantize_block(int64_t block) {
     std::vector<StageData> data(plan_[block].size());
@@ -220,7 +220,8 @@ class Driver {
 
     const double drift = record_drift(finished.health);
     report_.layers.insert(report_.layers.end(), finished.health.begin(), finished.health.end());
-    if (drift > 1) progress_.note(model_.block_name(block) + ": output drifts by more than its own size");
+    if (drift > 1)
+      progress_.note(model_.block_name(block) + ": output drifts by more than its own size");
     if (options_.resume != nullptr) {
       finished.output_hash = has_output(block) ? hash(calibration_) : 0;
       clock_.enter("write");
@@ -231,7 +232,8 @@ class Driver {
   // The last block feeds nothing, so its output is not computed and not checked on resuming.
   bool has_output(int64_t block) const { return has_calibration_ && !is_last(block); }
 
-  // Published flow: statistics of all stages from the dense block, then all linears, then the quantized block.
+  // Published flow: statistics of all stages from the dense block, then all linears, then the
+  // quantized block.
   void quantize_at_once(int64_t block, std::vector<StageData>& data, FinishedBlock& finished) {
     const bool output = has_output(block);
     Stream dense_output =
@@ -242,8 +244,10 @@ class Driver {
       collect_all(block, heldout_quantized_, &StageData::heldout, false, data);
       heldout_dense_ = run_block(heldout_dense_);
     }
-    for (size_t stage = 0; stage < data.size(); ++stage)
+    for (size_t stage = 0; stage < data.size(); ++stage) {
       solve_stage(plan_[block][stage], data[stage], finished);
+      data[stage] = StageData{};
+    }
     if (output) calibration_ = dense_inputs() ? std::move(dense_output) : run_block(calibration_);
     heldout_quantized_ = run_block(heldout_quantized_);
   }
@@ -308,7 +312,7 @@ class Driver {
     }
   }
 
-  // --- what is recorded ---------------------------------------------------------------------------------------
+  // --- what is recorded ---
 
   static LayerHealth skipped_health(const LayerPlan& layer) {
     LayerHealth health;
@@ -362,17 +366,16 @@ class Driver {
     return linear;
   }
 
-  // norm(Y - Y_dense) / norm(Y_dense) over the held-out windows, written to every layer of the block.
+  // norm(Y - Y_dense) / norm(Y_dense) over the held-out windows, written to every layer of the
+  // block.
   double record_drift(std::vector<LayerHealth>& health) {
     clock_.enter("forward");
     double difference = 0;
     double norm = 0;
     for (size_t i = 0; i < heldout_dense_.size(); ++i) {
       const auto dense = heldout_dense_[i].to(at::kFloat);
-      difference += (heldout_quantized_[i].to(at::kFloat) - dense)
-                        .square()
-                        .sum(at::kDouble)
-                        .item<double>();
+      difference +=
+          (heldout_quantized_[i].to(at::kFloat) - dense).square().sum(at::kDouble).item<double>();
       norm += dense.square().sum(at::kDouble).item<double>();
     }
     if (!(norm > 0)) return 0;
@@ -381,7 +384,7 @@ class Driver {
     return drift;
   }
 
-  // --- resuming -----------------------------------------------------------------------------------------------
+  // --- resuming ---
 
   uint64_t hash(const Stream& stream) {
     clock_.enter("forward");
@@ -393,7 +396,8 @@ class Driver {
     return value;
   }
 
-  // Takes a finished block from the store: replaces its linears and goes on behind it. False: not there.
+  // Takes a finished block from the store: replaces its linears and goes on behind it. False: not
+  // there.
   bool resume_block(int64_t block) {
     if (options_.resume == nullptr) return false;
     auto finished = options_.resume->load(block);
@@ -405,9 +409,10 @@ class Driver {
     if (has_output(block)) {
       calibration_ = dense_inputs() ? std::move(dense_output) : run_block(calibration_);
       if (hash(calibration_) != finished->output_hash)
-        throw Error(model_.block_name(block),
-                    "expected the kept block to put out the same activations as before, got different "
-                    "ones: the model, the machine or the build has changed. Run again with --fresh");
+        throw Error(
+            model_.block_name(block),
+            "expected the kept block to put out the same activations as before, got different "
+            "ones: the model, the machine or the build has changed. Run again with --fresh");
     }
     heldout_quantized_ = run_block(heldout_quantized_);
     report_.layers.insert(report_.layers.end(), finished->health.begin(), finished->health.end());
@@ -422,7 +427,8 @@ class Driver {
         if (!layer.quantizer) continue;
         const auto found = finished.linears.find(layer.linear);
         if (found == finished.linears.end())
-          throw Error(layer.layer, "expected it in the kept block, got none. Run again with --fresh");
+          throw Error(layer.layer,
+                      "expected it in the kept block, got none. Run again with --fresh");
         found->second.validate(layer.layer);
         count(layer, found->second);
         model_.replace(layer.linear, on_device(found->second, model_.device()));
@@ -442,7 +448,8 @@ class Driver {
   PhaseClock clock_;
   std::vector<std::vector<std::vector<LayerPlan>>> plan_;  // [block][stage][linear]
   bool has_calibration_ = false;
-  Stream calibration_;        // what statistics are taken on: outputs of quantized blocks, or of dense ones
+  Stream
+      calibration_;  // what statistics are taken on: outputs of quantized blocks, or of dense ones
   Stream heldout_quantized_;  // held-out windows through the quantized blocks ...
   Stream heldout_dense_;      // ... and through the dense ones
   QuantizeReport report_;

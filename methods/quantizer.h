@@ -19,27 +19,29 @@ class FactorCache;
 
 // One linear to quantize. References stay owned by the caller.
 struct LinearProblem {
-  std::string layer;                          // full name, for messages: "model.layers.3.mlp.down_proj"
-  at::Tensor weight;                          // [out, in], the model's dtype, on the solving device
-  const CalibrationStats* stats = nullptr;    // inputs of this linear; null only for methods that need none
-  const CalibrationStats* heldout = nullptr;  // the same on windows that are not in `stats`; may be null
+  std::string layer;  // full name, for messages: "model.layers.3.mlp.down_proj"
+  at::Tensor weight;  // [out, in], the model's dtype, on the solving device
+  // Inputs of this linear (null only for methods that need none), and the same on windows that are
+  // not in `stats` (may be null).
+  const CalibrationStats* stats = nullptr;
+  const CalibrationStats* heldout = nullptr;
   QuantConfig quant;
   MethodConfig method;
   CompatPolicy compat;
-  FactorCache* factors = nullptr;             // shared by all linears with these `stats`; null: nothing is kept
+  FactorCache* factors = nullptr;  // shared by all linears with these `stats`; may be null
 };
 
-// How a layer fared: the columns of layers.csv (definitions: docs/architecture.md, layer errors). Numbers that do
-// not apply to a method, or that need data which is absent, are empty.
+// How a layer fared: the columns of layers.csv (definitions: docs/architecture.md, layer errors).
+// Numbers that do not apply to a method, or that need data which is absent, are empty.
 struct LayerHealth {
   std::string layer;
   std::string method;
   int64_t bits = 0;
   int64_t group_size = 0;
-  std::optional<double> loss;                    // 1/2 tr(E H E^T) with the damped H, as published logs print
+  std::optional<double> loss;  // 1/2 tr(E H E^T) with the damped H, as published logs print
   std::optional<double> relative_error;          // tr(E H E^T) / tr(W H W^T), undamped H
   std::optional<double> relative_error_heldout;  // the same on held-out windows
-  std::optional<double> relative_error_rtn;      // RTN with the same QuantConfig on the original weights
+  std::optional<double> relative_error_rtn;      // RTN, same QuantConfig, original weights
   std::optional<double> drift;                   // of the block's output; set by the driver
   std::optional<double> damping;                 // the share that was used
   int64_t damping_tries = 0;
@@ -50,7 +52,8 @@ struct LayerHealth {
   int64_t clipped = 0;  // weights outside the range their grid covers
   int64_t tokens = 0;
   int64_t sequences = 0;
-  std::string status = "ok";  // "ok", or what was done instead ("rtn: <reason>", "skipped: <reason>")
+  // "ok", or what was done instead: "rtn: <reason>", "skipped: <reason>".
+  std::string status = "ok";
   double seconds_hessian = 0;
   double seconds_factor = 0;
   double seconds_solve = 0;
@@ -64,19 +67,22 @@ struct LayerResult {
 class Quantizer {
  public:
   virtual ~Quantizer() = default;
-  // Whether the method cannot do without calibration statistics. Where there are calibration windows the driver
-  // collects them for every method, because the error columns of LayerHealth need them.
+  // Whether the method cannot do without calibration statistics. Where there are calibration
+  // windows the driver collects them for every method, because the error columns of LayerHealth
+  // need them.
   virtual bool needs_stats() const = 0;
-  // Throws Error naming the layer: non-finite weights or inputs, a factorization that fails at every damping tried.
+  // Throws Error naming the layer: non-finite weights or inputs, a factorization that fails at
+  // every damping tried.
   virtual LayerResult quantize(const LinearProblem& problem) const = 0;
 };
 
-// Methods that quantize, by name (methods.def). `none`, the dense model, is registered with a null quantizer.
+// Methods that quantize, by name (methods.def). `none`, the dense model, is registered with a null
+// quantizer.
 using QuantizerFactory = std::unique_ptr<Quantizer> (*)();
 const Registry<QuantizerFactory>& quantizers();
 
-// Relative error of `quantized` for `problem`'s weights under `stats`: tr(E H E^T) / tr(W H W^T), undamped,
-// accumulated in f64. Empty if the denominator is 0.
+// Relative error of `quantized` for `problem`'s weights under `stats`: tr(E H E^T) / tr(W H W^T),
+// undamped, accumulated in f64. Empty if the denominator is 0.
 std::optional<double> relative_error(const at::Tensor& weight, const QuantizedLinear& quantized,
                                      const CalibrationStats& stats);
 

@@ -11,7 +11,7 @@ const Registry<QuantizerFactory>& quantizers() {
 #define GPTQB_METHOD(name, summary) {#name, summary, make_##name, ""},
 #include "methods/methods.def"
 #undef GPTQB_METHOD
-  });
+                                                             });
   return registry;
 }
 

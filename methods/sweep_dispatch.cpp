@@ -12,8 +12,8 @@
 namespace gptqb {
 namespace {
 
-// Rows are dealt out in multiples of the CPU kernel's tile, so that each row is computed by the same instructions
-// whatever the number of threads.
+// Rows are dealt out in multiples of the CPU kernel's tile, so that each row is computed by the
+// same instructions whatever the number of threads.
 constexpr int64_t kRowsPerTask = 64;
 
 template <class T>
@@ -53,9 +53,9 @@ void sweep(const SweepTensors& tensors, int64_t begin, int64_t end) {
 void sweep_chunk(const SweepTensors& tensors, int64_t begin, int64_t end) {
   if (end - begin < 1 || end - begin > kernels::SweepChunk<float>::kMaxColumns)
     throw Error("sweep_chunk", "expected 1 to 32 columns, got " + std::to_string(end - begin));
-  for (const auto* tensor : {&tensors.weights, &tensors.carried, &tensors.factor, &tensors.diagonal,
-                             &tensors.scales, &tensors.zeros, &tensors.group_of_column,
-                             &tensors.codes, &tensors.errors, &tensors.losses})
+  for (const auto* tensor :
+       {&tensors.weights, &tensors.carried, &tensors.factor, &tensors.diagonal, &tensors.scales,
+        &tensors.zeros, &tensors.group_of_column, &tensors.codes, &tensors.errors, &tensors.losses})
     if (!tensor->is_contiguous())
       throw Error("sweep_chunk", "expected contiguous tensors, got one that is not");
   if (tensors.weights.scalar_type() == at::kDouble)

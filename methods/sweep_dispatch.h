@@ -1,11 +1,13 @@
-// The seam between tensors and the raw-pointer sweep kernels: checks, then the kernel of the tensors' device.
+// The seam between tensors and the raw-pointer sweep kernels: checks, then the kernel of the
+// tensors' device.
 #pragma once
 
 #include <ATen/ATen.h>
 
 namespace gptqb {
 
-// Whole matrices of a sweep, contiguous, on one device, T = f32 or f64; meanings in kernels/solver.h.
+// Whole matrices of a sweep, contiguous, on one device, T = f32 or f64; meanings in
+// kernels/solver.h.
 struct SweepTensors {
   at::Tensor weights;          // T [in, rows]
   at::Tensor carried;          // T [in, rows]
@@ -20,7 +22,8 @@ struct SweepTensors {
   int64_t max_code = 0;
 };
 
-// Sweeps columns [begin, end), at most 32 of them. On CUDA the work is queued on the current stream.
+// Sweeps columns [begin, end), at most 32 of them. On CUDA the work is queued on the current
+// stream.
 void sweep_chunk(const SweepTensors& tensors, int64_t begin, int64_t end);
 
 // Waits until all work queued on `device` is done; nothing to do on the CPU.

@@ -5,23 +5,13 @@
 #include "common/atomic_file.h"
 #include "common/error.h"
 #include "common/hash.h"
-#include "common/text.h"
 #include "models/json.h"
+#include "models/message_text.h"
 
 namespace gptqb {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr size_t kNamesShown = 5;
-
-// "a, b, c and 7 more".
-std::string shorten(std::vector<std::string> names) {
-  const size_t count = names.size();
-  names.resize(std::min(count, kNamesShown));
-  return join(names, ", ") +
-         (count > kNamesShown ? " and " + std::to_string(count - kNamesShown) + " more" : "");
-}
 
 // Names of weight files in formats that run code when they are read.
 std::vector<std::string> pickled_weights(const fs::path& folder) {
@@ -69,7 +59,7 @@ TensorReader::TensorReader(const fs::path& folder) : folder_(folder) {
     const auto pickled = pickled_weights(folder);
     if (!pickled.empty())
       throw Error(folder.string(), "expected model.safetensors, got pickled weights (" +
-                                       shorten(pickled) +
+                                       shorten_list(pickled) +
                                        "), which run code when they are read. Convert them: "
                                        "transformers' save_pretrained(folder) writes safetensors.");
     throw Error(folder.string(),
@@ -99,7 +89,7 @@ void TensorReader::open_shards(const fs::path& index) {
   for (const auto& [file, names] : tensors_by_file)
     if (!fs::exists(folder_ / file)) missing_files.push_back(file);
   if (!missing_files.empty())
-    throw Error(where, "expected all shards it names, got none of: " + shorten(missing_files) +
+    throw Error(where, "expected all shards it names, got none of: " + shorten_list(missing_files) +
                            ". Fetch the missing files.");
 
   std::vector<std::string> absent;   // named by the index, not in their shard
@@ -117,10 +107,10 @@ void TensorReader::open_shards(const fs::path& index) {
   }
   if (!absent.empty())
     throw Error(where, "expected each tensor in the shard the index names, but the shard lacks: " +
-                           shorten(absent) + ". Index and shards are of different versions.");
+                           shorten_list(absent) + ". Index and shards are of different versions.");
   if (!unnamed.empty())
     throw Error(where, "expected an index entry for each tensor of the shards, got none for: " +
-                           shorten(unnamed) + ". Index and shards are of different versions.");
+                           shorten_list(unnamed) + ". Index and shards are of different versions.");
 }
 
 std::vector<std::string> TensorReader::names() const {

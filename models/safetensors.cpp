@@ -15,6 +15,7 @@
 #include "common/error.h"
 #include "common/hash.h"
 #include "models/json.h"
+#include "models/message_text.h"
 
 namespace gptqb {
 namespace {
@@ -67,12 +68,6 @@ std::optional<uint64_t> multiply(uint64_t a, uint64_t b) {
   uint64_t product = 0;
   if (__builtin_mul_overflow(a, b, &product)) return std::nullopt;
   return product;
-}
-
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
-  return text + "]";
 }
 
 // One entry of the header, checked by itself.

@@ -6,11 +6,11 @@
 
 #include "common/error.h"
 #include "common/text.h"
+#include "models/message_text.h"
 
 namespace gptqb {
 namespace {
 
-constexpr size_t kNamesShown = 5;
 // Buffers that old versions of transformers and fairseq saved along; they are computed from the
 // config.
 constexpr std::array kLeftovers = {"*rotary_emb.inv_freq", "*rotary_emb.cos_cached",
@@ -19,19 +19,6 @@ constexpr std::array kLeftovers = {"*rotary_emb.inv_freq", "*rotary_emb.cos_cach
 bool is_leftover(const std::string& name) {
   return std::any_of(kLeftovers.begin(), kLeftovers.end(),
                      [&](const char* glob) { return glob_match(glob, name); });
-}
-
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
-  return text + "]";
-}
-
-std::string shorten(std::vector<std::string> names) {
-  const size_t count = names.size();
-  names.resize(std::min(count, kNamesShown));
-  return join(names, ", ") +
-         (count > kNamesShown ? " and " + std::to_string(count - kNamesShown) + " more" : "");
 }
 
 // The spelling of the table's prefix in this checkpoint: the one most of whose tensors are there.
@@ -90,7 +77,7 @@ std::map<std::string, std::string> match_tensors(const TensorTable& table,
   }
   if (!missing.empty())
     throw Error(tensors.folder().string(),
-                "expected tensors that the checkpoint lacks: " + shorten(missing));
+                "expected tensors that the checkpoint lacks: " + shorten_list(missing));
 
   std::vector<std::string> extra;
   for (const std::string& name : tensors.names())
@@ -98,7 +85,7 @@ std::map<std::string, std::string> match_tensors(const TensorTable& table,
   if (!extra.empty())
     throw Error(tensors.folder().string(),
                 "expected only tensors that the architecture and config.json call for, got also: " +
-                    shorten(extra) +
+                    shorten_list(extra) +
                     ". Computing without them would give another model's numbers.");
   return matched;
 }

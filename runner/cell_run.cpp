@@ -166,7 +166,10 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& option
   c10::InferenceMode inference;
   CausalLm& model = *prepared.model;
   c10::DeviceAllocator* allocator = device_allocator(model.device());
-  if (allocator) allocator->resetPeakStats(model.device().index());
+  if (allocator) {
+    at::empty({1}, at::TensorOptions(model.device()));  // the allocator knows a device only once it was used
+    allocator->resetPeakStats(model.device().index());
+  }
   record.policies = policies_of(cell);
   record.seeds = {{"calibration", cell.calibration().seed}};
 

@@ -46,7 +46,8 @@ int report_command(const std::string& folder, const std::string& format, std::os
   const auto& entry = report_formats().at(format);
   LoadedRecords loaded = records_of(folder, err);
   const bool damaged = !loaded.damaged.empty();
-  const ReportData data{std::move(loaded.records), {}, std::move(loaded.damaged)};
+  std::vector<Verdict> verdicts = judge_records(loaded.records);
+  const ReportData data{std::move(loaded.records), std::move(verdicts), std::move(loaded.damaged)};
   write_reports(folder, data);
   out << entry.make.render(data);
   return damaged ? kExitFailed : kExitOk;

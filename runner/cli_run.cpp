@@ -57,11 +57,11 @@ fs::path output_of(const RunCommandOptions& options, const std::string& experime
   return several ? fs::path(options.output) / experiment : fs::path(options.output);
 }
 
-// Rebuilds the tables of `output` from everything in it; returns the table of `records` as text.
-std::string write_tables(const fs::path& output, std::vector<Record> records, std::vector<Verdict> verdicts) {
+// Rebuilds the tables of `output` from everything in it.
+void write_tables(const fs::path& output) {
   LoadedRecords all = load_records(output);
-  write_reports(output, {std::move(all.records), verdicts, std::move(all.damaged)});
-  return report_formats().at("md").make.render({std::move(records), std::move(verdicts), {}});
+  std::vector<Verdict> verdicts = judge_records(all.records);
+  write_reports(output, {std::move(all.records), std::move(verdicts), std::move(all.damaged)});
 }
 
 int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, std::ostream& out, std::ostream& err) {
@@ -83,11 +83,12 @@ int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, 
     try {
       outcome = run_plan(plan, run_options);
     } catch (const Interrupted&) {
-      write_tables(run_options.output, {}, judge_plan(plan, load_records(run_options.output).records));
+      write_tables(run_options.output);
       throw;
     }
-    const std::vector<Verdict> verdicts = judge_plan(plan, outcome.records);
-    out << write_tables(run_options.output, outcome.records, verdicts);
+    write_tables(run_options.output);
+    const std::vector<Verdict> verdicts = judge_records(outcome.records);
+    out << report_formats().at("md").make.render({outcome.records, verdicts, {}});
     out << "\nFiles: " << run_options.output.string() << "/{table.md,results.csv,results.json,layers.csv,records/}\n";
     if (outcome.failed + outcome.missing > 0 || any_failed(verdicts)) code = kExitFailed;
     if (outcome.ran + outcome.reused + outcome.failed == 0 && outcome.missing > 0) code = kExitBadInput;

@@ -13,6 +13,7 @@
 #include "eval/metric.h"
 #include "methods/quantizer.h"
 #include "runner/environment.h"
+#include "runner/expectation.h"
 
 namespace gptqb {
 
@@ -63,6 +64,7 @@ struct Record {
   std::map<std::string, std::string> policies;  // topic -> the choice in force
   std::vector<std::string> notes;               // what a reader must know beside the numbers
   int64_t resumed_blocks = 0;
+  std::vector<Expectation> expectations;  // what the experiment file holds the metrics against
   InputsRecord inputs;
   Environment environment;
 

@@ -1,4 +1,5 @@
-// The keys of a record, listed once for writing and reading. A visitor takes v(key, member) and the three special parts:
+// The keys of a record, listed once for writing and reading. A visitor takes v(key, member) and the special parts:
+// v.optional(key, member), a key that a file may lack;
 // v.value(metric), the number with what stands in for one that is not finite; v.cell(text), the settings as a JSON object;
 // v.derived(record), keys that are written for readers of the file and ignored when it is read.
 #pragma once
@@ -115,6 +116,20 @@ void describe(V& v, Either<Metric> auto& metric) {
 }
 
 template <class V>
+void describe(V& v, Either<Expectation> auto& expectation) {
+  v("metric", expectation.metric);
+  v("value", expectation.value);
+  v("tolerance_absolute", expectation.tolerance_absolute);
+  v("tolerance_relative", expectation.tolerance_relative);
+  v("at_most", expectation.at_most);
+  v("at_least", expectation.at_least);
+  v("source", expectation.source);
+  v("confidence", expectation.confidence);
+  v("where", expectation.where);
+  v("location", expectation.location);
+}
+
+template <class V>
 void describe(V& v, Either<Record> auto& record) {
   v("cell_id", record.cell_id);
   v("experiment", record.experiment);
@@ -130,6 +145,7 @@ void describe(V& v, Either<Record> auto& record) {
   v("policies", record.policies);
   v("notes", record.notes);
   v("resumed_blocks", record.resumed_blocks);
+  v.optional("expectations", record.expectations);
   v("inputs", record.inputs);
   v("environment", record.environment);
   v.derived(record);

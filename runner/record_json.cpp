@@ -32,6 +32,11 @@ class Writer {
     json_[key] = write(member);
   }
 
+  template <class T>
+  void optional(const char* key, const T& member) {
+    (*this)(key, member);
+  }
+
   void value(const Metric& metric) {
     json_["value"] = write(metric.value);
     if (std::isfinite(metric.value)) return;
@@ -109,6 +114,11 @@ class Reader {
   template <class T>
   void operator()(const char* key, T& member) {
     read_key(key, [&](const Json& json) { read(json, member); });
+  }
+
+  template <class T>
+  void optional(const char* key, T& member) {
+    if (json_.contains(key)) (*this)(key, member);
   }
 
   void value(Metric& metric) {

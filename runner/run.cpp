@@ -91,6 +91,7 @@ class PlanRun {
     record.position = position;
     record.cell = cell.canonical();
     record.settings = cell.settings();
+    record.expectations = planned.expectations;
     record.environment = environment_;
     if (!planned.skip_reason.empty()) return skip(std::move(record), planned.skip_reason, outcome_.skipped);
     const std::vector<std::string> missing = missing_inputs(cell, options_.data_root, options_.base);
@@ -101,7 +102,10 @@ class PlanRun {
       record.notes = prepared.notes;
       if (std::optional<Record> kept = reusable(cell, record)) {
         ++outcome_.reused;
+        // What it is held against, and its place in the table, are the experiment file's of today.
         kept->position = position;
+        kept->expectations = planned.expectations;
+        write_record(options_.output, *kept);
         return std::move(*kept);
       }
       progress_.note(label_);

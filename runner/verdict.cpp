@@ -128,6 +128,14 @@ std::vector<Verdict> judge_plan(const Plan& plan, const std::vector<Record>& rec
   return result;
 }
 
+std::vector<Verdict> judge_records(const std::vector<Record>& records) {
+  std::vector<Verdict> result;
+  for (const Record& record : records)
+    for (const Expectation& expectation : record.expectations)
+      result.push_back(judge(expectation, record.cell_id, record.experiment, &record));
+  return result;
+}
+
 bool any_failed(const std::vector<Verdict>& verdicts) {
   return std::any_of(verdicts.begin(), verdicts.end(),
                      [](const Verdict& verdict) { return verdict.outcome == Outcome::kFail; });

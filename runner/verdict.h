@@ -40,6 +40,9 @@ Verdict judge(const Expectation& expectation, const std::string& cell_id, const 
 // All expectations of a plan, in its order.
 std::vector<Verdict> judge_plan(const Plan& plan, const std::vector<Record>& records);
 
+// The expectations that the records themselves carry: tables are rebuilt with the verdicts of their run.
+std::vector<Verdict> judge_records(const std::vector<Record>& records);
+
 // Whether any verdict is FAIL: the exit code is then 1.
 bool any_failed(const std::vector<Verdict>& verdicts);
 

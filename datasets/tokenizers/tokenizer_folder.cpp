@@ -67,7 +67,8 @@ TokenizerConfig TokenizerConfig::read(TokenizerFolder& folder) {
     result.add_prefix_space = config.value("add_prefix_space", false);
     if (config.contains("add_bos_token")) result.add_bos = config["add_bos_token"].get<bool>();
     if (config.contains("add_eos_token")) result.add_eos = config["add_eos_token"].get<bool>();
-    for (const auto& [id, entry] : config.value("added_tokens_decoder", json::object()).items()) {
+    const json decoder = config.value("added_tokens_decoder", json::object());
+    for (const auto& [id, entry] : decoder.items()) {
       AddedToken token = parse_added_token(entry, where);
       token.id = std::stoi(id);
       result.add(std::move(token));

@@ -1,5 +1,6 @@
-// CPU sweep: tiles of rows stay in the first-level cache, lanes run across rows. The same body is compiled for
-// AVX-512, AVX2 and the baseline, and the best one this processor has is chosen at the first call.
+// CPU sweep: tiles of rows stay in the first-level cache, lanes run across rows. The same body is
+// compiled for AVX-512, AVX2 and the baseline, and the best one this processor has is chosen at the
+// first call.
 #include <algorithm>
 #include <cmath>
 

@@ -1,5 +1,6 @@
-// CUDA sweep: one thread a row, the chunk's part of N in shared memory, the row's errors in registers. Columns lie
-// apart by `rows` elements, so that the threads of a warp read and write neighbouring addresses.
+// CUDA sweep: one thread a row, the chunk's part of N in shared memory, the row's errors in
+// registers. Columns lie apart by `rows` elements, so that the threads of a warp read and write
+// neighbouring addresses.
 #include "kernels/cuda_check.h"
 #include "kernels/solver.h"
 
@@ -11,13 +12,15 @@ constexpr int kThreads = 64;  // small blocks: a layer has few rows for 132 mult
 
 __device__ inline float round_half_even(float x) { return rintf(x); }
 __device__ inline double round_half_even(double x) { return rint(x); }
-// Division as IEEE asks for, whatever the build's fast-math flags: a value may lie on a rounding boundary.
+// Division as IEEE asks for, whatever the build's fast-math flags: a value may lie on a rounding
+// boundary.
 __device__ inline float divide(float a, float b) { return __fdiv_rn(a, b); }
 __device__ inline double divide(double a, double b) { return __ddiv_rn(a, b); }
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) sweep_kernel(SweepChunk<T> chunk) {
-  __shared__ T factor[kColumns][kColumns];  // N; zero below and on the diagonal, and beyond the chunk
+  __shared__ T
+      factor[kColumns][kColumns];  // N; zero below and on the diagonal, and beyond the chunk
   __shared__ T diagonal[kColumns];
   const int columns = static_cast<int>(chunk.columns);
   for (int k = threadIdx.x; k < kColumns * kColumns; k += kThreads) {

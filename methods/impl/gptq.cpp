@@ -1,5 +1,5 @@
-// The method `gptq`: chooses a solver, decides what happens when H cannot be factored, and records how it went.
-// The algorithm itself is in gptq_reference.cpp (as printed) and gptq_fast.cpp.
+// The method `gptq`: chooses a solver, decides what happens when H cannot be factored, and records
+// how it went. The algorithm itself is in gptq_reference.cpp (as printed) and gptq_fast.cpp.
 #include <algorithm>
 #include <sstream>
 
@@ -80,8 +80,9 @@ class Gptq : public Quantizer {
     const auto key = FactorCache::key(problem.method);
     if (problem.factors != nullptr)
       if (const auto* known = problem.factors->find(key)) return *known;
-    check_calibration(*problem.stats, problem.layer);
-    auto outcome = factor_with_policy(problem.stats->hessian(), problem.method);
+    const auto h = problem.stats->hessian();
+    check_calibration(*problem.stats, h, problem.layer);
+    auto outcome = factor_with_policy(h, problem.method);
     if (problem.factors != nullptr) problem.factors->store(key, outcome);
     return outcome;
   }
@@ -91,11 +92,12 @@ class Gptq : public Quantizer {
     if (!outcome.factor) {
       if (problem.method.on_failure == OnFailure::kRtn)
         return fall_back_to_rtn(problem, health, outcome.failure);
-      throw Error(problem.layer,
-                  "expected a positive definite Hessian, but " + outcome.failure + " (" +
-                      std::to_string(outcome.tries) +
-                      " tried). Use more or longer calibration windows, raise method.damping, or set "
-                      "method.on_failure: rtn");
+      throw Error(
+          problem.layer,
+          "expected a positive definite Hessian, but " + outcome.failure + " (" +
+              std::to_string(outcome.tries) +
+              " tried). Use more or longer calibration windows, raise method.damping, or set "
+              "method.on_failure: rtn");
     }
     const auto& factor = *outcome.factor;
     health.condition = outcome.condition;

@@ -1,4 +1,5 @@
-// Round to nearest: the baseline of every table. Needs no data; with statistics it reports the same errors as GPTQ.
+// Round to nearest: the baseline of every table. Needs no data; with statistics it reports the same
+// errors as GPTQ.
 #include "methods/clock.h"
 #include "methods/grid.h"
 #include "methods/layer_health.h"

@@ -12,7 +12,7 @@ namespace {
 
 const std::string kNothing = "–";
 
-// Settings with a column of their own, and those the windows columns tell better.
+// Settings with a column of their own.
 bool has_own_column(const std::string& key) {
   return key == "method.name" || key == "quant.bits" || key == "quant.group_size";
 }
@@ -67,7 +67,7 @@ std::string calibration_text(const Record& record) {
 
 std::string bits_per_weight_text(const Record& record) {
   const auto metric = find_metric(record, "bits_per_weight.linear");
-  return metric ? fixed_text(metric->value, 2) : kNothing;
+  return metric ? fixed_text(metric->value, 3) : kNothing;
 }
 
 std::string seconds_text(const Record& record) {
@@ -100,10 +100,12 @@ void add_columns(const std::vector<std::string>& settings, const std::vector<std
   for (const std::string& key : settings) table.add_column(key);
   table.add_column("calibration");
   for (const std::string& dataset : datasets) {
+    // With one dataset its name in the first column says it for all four.
+    const std::string prefix = datasets.size() > 1 ? dataset + " " : std::string();
     table.add_column(dataset + " perplexity", true);
-    table.add_column("loss vs dense", true);
-    table.add_column("loss vs RTN", true);
-    table.add_column("windows", true);
+    table.add_column(prefix + "loss vs dense", true);
+    table.add_column(prefix + "loss vs RTN", true);
+    table.add_column(prefix + "windows", true);
   }
   table.add_column("bits/weight", true);
   table.add_column("quantize, s", true);

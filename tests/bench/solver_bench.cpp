@@ -1,9 +1,11 @@
-// One layer quantized by `fast`, by `reference`, and by a step-by-step ATen version of the published loop, side by
-// side in one run (issue 3, item 6: fast at least 3 times faster than the published loop at 4096 x 4096).
+// One layer quantized by `fast`, by `reference`, and by a step-by-step ATen version of the
+// published loop, side by side in one run (issue 3, item 6: fast at least 3 times faster than the
+// published loop at 4096 x 4096).
 //
 //   bench_solver [rows columns [repetitions [group_size]]]      defaults 4096 4096 3 -1
 //
-// Each is checked against the others before its time counts. Prints one line per solver; exits 1 if the losses disagree.
+// Each is checked against the others before its time counts. Prints one line per solver; exits 1 if
+// the losses disagree.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -21,7 +23,8 @@
 namespace gptqb {
 namespace {
 
-// The published loop as it is written: Losses and Q as matrices, W1/Q1/Err1 per block, one column at a time.
+// The published loop as it is written: Losses and Q as matrices, W1/Q1/Err1 per block, one column
+// at a time.
 double published_loop(const at::Tensor& weights, const at::Tensor& hessian, const GridRule& rule) {
   auto W = weights.clone();
   auto H = hessian.clone();
@@ -94,7 +97,8 @@ int run(int argc, char** argv) {
   const int64_t columns = argument(2, 4096);
   const int64_t repetitions = argument(3, 3);
   at::manual_seed(1);
-  const auto x = at::randn({2 * columns, columns}) + at::randn({2 * columns, 1}) * at::randn({columns});
+  const auto x =
+      at::randn({2 * columns, columns}) + at::randn({2 * columns, 1}) * at::randn({columns});
   const auto hessian = at::mm(x.t(), x) / columns;
   const QuantConfig quant{
       .bits = 4, .group_size = argument(4, -1), .scale_dtype = ScaleDtype::kFloat32};
@@ -106,7 +110,8 @@ int run(int argc, char** argv) {
                              .method = {},
                              .compat = compat};
   const std::vector<std::pair<const char*, std::function<Timing()>>> solvers = {
-      {"published loop", [&] {
+      {"published loop",
+       [&] {
          const double start = now();
          const double loss = published_loop(problem.weights, hessian, problem.rule);
          return Timing{0, now() - start, loss};

@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <sstream>
 
+#include "datasets/overlap.h"
 #include "tests/datasets/expect_error.h"
 #include "tests/datasets/temp_folder.h"
 
@@ -173,6 +176,27 @@ TEST(Builtin, DocumentsArePartedByBlankLines) {
   EXPECT_EQ(corpus.joined(), "One line.\nSecond line.\n\nSecond document.");
   EXPECT_EQ(corpus.files[0].path, "datasets/builtin/evaluation.txt");
   EXPECT_EQ(calibration.documents, std::vector<std::string>{"Calibration."});
+}
+
+// The texts that come with the program: enough for a first run, and nothing evaluated was
+// calibrated on.
+TEST(Builtin, ShippedTextsAreLargeAndDisjoint) {
+  const fs::path folder = fs::path(GPTQB_SOURCE_DIR) / "datasets" / "builtin";
+  ASSERT_TRUE(fs::exists(folder / "evaluation.txt"));
+  std::map<std::string, int32_t> numbers;
+  const auto words = [&](const Corpus& corpus) {
+    std::vector<int32_t> ids;
+    std::istringstream text(corpus.joined());
+    for (std::string word; text >> word;)
+      ids.push_back(numbers.emplace(word, static_cast<int32_t>(numbers.size())).first->second);
+    return ids;
+  };
+  const Corpus calibration = load("builtin", Purpose::kCalibration, "");
+  const Corpus evaluation = load("builtin", Purpose::kEvaluation, "");
+  EXPECT_GE(calibration.joined().size() + evaluation.joined().size(), 60'000u);
+  EXPECT_GT(calibration.documents.size(), 1u);
+  EXPECT_GT(evaluation.documents.size(), 1u);
+  EXPECT_DOUBLE_EQ(ngram_overlap(words(calibration), words(evaluation), 8), 0.0);
 }
 
 }  // namespace

@@ -97,6 +97,18 @@ TEST_F(Llama, ConfigurationDecidesAboutStartAndEnd) {
   EXPECT_EQ(padded->encode("[PAD]"), (Ids{32000}));
 }
 
+TEST_F(Llama, AddedTokensOfTheConfigurationTakeWhiteSpaceAsTheirFlagsSay) {
+  folder_.write("tokenizer_config.json", R"({"added_tokens_decoder": {
+      "2": {"content": "</s>", "lstrip": false, "rstrip": false},
+      "32000": {"content": "<|user|>", "lstrip": true, "rstrip": true, "normalized": true, "special": true}}})");
+  const auto tokenizer = open_tokenizer(folder_.path());
+  EXPECT_EQ(tokenizer->vocab_size(), 32001);
+  EXPECT_EQ(tokenizer->encode("Hello \n<|user|>  world"), (Ids{15043, 32000, 3186}));
+  folder_.write("tokenizer_config.json", R"({"added_tokens_decoder": {"x": {"content": "y"}}})");
+  expect_error([&] { open_tokenizer(folder_.path()); },
+               {"expected numbers as keys of added_tokens_decoder"});
+}
+
 TEST_F(Llama, UnknownRulesAndTokensAreRefused) {
   folder_.write("tokenizer_config.json", R"({"tokenizer_class": "T5Tokenizer"})");
   expect_error(

@@ -102,7 +102,7 @@ TEST(QuantizeCuda, ASingularHessianIsAnErrorNotANaN) {
   stats.add(at::ones({1, 4, 2}, at::Device("cuda:0")));
   LinearProblem problem;
   problem.layer = "toy";
-  problem.weight = at::tensor({{1.f, -0.5f}}).cuda();
+  problem.weight = at::tensor({1.f, -0.5f}).view({1, 2}).cuda();
   problem.stats = &stats;
   problem.quant.group_size = -1;
   problem.method.damping = 0;

@@ -14,7 +14,8 @@ TEST(DeviceInfo, VersionText) {
   EXPECT_EQ(cuda_version_text(13000), "13.0");
 }
 
-// Holds on every machine and build: either there are devices, or a line says why there are none (BI-04).
+// Holds on every machine and build: either there are devices, or a line says why there are none
+// (BI-04).
 TEST(DeviceInfo, SaysWhatIsThereOrWhyNothingIs) {
   const auto info = cuda_info();
   EXPECT_EQ(info.devices.empty(), !info.unavailable.empty());

@@ -1,5 +1,5 @@
-// The CPU sweep against the sentence it implements, in double loops; every remainder of its row tiles, guards around
-// its outputs.
+// The CPU sweep against the sentence it implements, in double loops; every remainder of its row
+// tiles, guards around its outputs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,8 @@ struct Problem {
     const auto fill = [&](std::vector<T>& values, int64_t count, double low, double high) {
       values.resize(static_cast<size_t>(count));
       for (auto& value : values)
-        value = static_cast<T>(low + (high - low) * static_cast<double>(generator()) / 4294967296.0);
+        value =
+            static_cast<T>(low + (high - low) * static_cast<double>(generator()) / 4294967296.0);
     };
     fill(weights, rows * columns, -1, 1);
     fill(carried, rows * columns, -0.1, 0.1);

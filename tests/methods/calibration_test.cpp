@@ -56,8 +56,11 @@ TEST(CalibrationStats, CountsInputsThatAreNotFinite) {
 
 TEST(CalibrationStats, RefusesOtherShapes) {
   CalibrationStats stats(6, at::kCPU);
-  EXPECT_THAT([&] { stats.add(at::ones({2, 3, 5})); },
-              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("[sequences, seqlen, 6]")));
+  EXPECT_THAT(
+      [&] {
+        stats.add(at::ones({2, 3, 5}));
+      },
+      ::testing::ThrowsMessage<Error>(::testing::HasSubstr("[sequences, seqlen, 6]")));
 }
 
 }  // namespace

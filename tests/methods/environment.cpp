@@ -1,5 +1,5 @@
-// One ATen thread for all tests of this folder: on a busy machine the pauses of a second one cost more than it brings.
-// Tests of threading set the number themselves.
+// One ATen thread for all tests of this folder: on a busy machine the pauses of a second one cost
+// more than it brings. Tests of threading set the number themselves.
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-// The method `gptq` and the faults of the field catalogue that a solver can have (shared/field/faults.md).
+// The method `gptq` and the faults of the field catalogue that a solver can have
+// (shared/field/faults.md).
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -54,10 +55,11 @@ TEST_P(BothSolvers, RankOneHessianRaisesTheDampingOnRecord) {
   EXPECT_EQ(result.quantized.scales.sizes(), (std::vector<int64_t>{5, 2}));
 
   problem.method.on_failure = OnFailure::kError;
-  EXPECT_THAT(error_of(problem),
-              AllOf(StartsWith("[model.layers.3.mlp.down_proj] expected a positive definite Hessian"),
-                    HasSubstr("fails at input column"), HasSubstr("with damping 0 (1 tried)"),
-                    HasSubstr("method.damping")));
+  EXPECT_THAT(
+      error_of(problem),
+      AllOf(StartsWith("[model.layers.3.mlp.down_proj] expected a positive definite Hessian"),
+            HasSubstr("fails at input column"), HasSubstr("with damping 0 (1 tried)"),
+            HasSubstr("method.damping")));
 
   problem.method.on_failure = OnFailure::kRtn;  // QN-05: explicit, and marked
   result = quantize_with("gptq", problem);
@@ -77,9 +79,10 @@ TEST_P(BothSolvers, NonFiniteActivationsAreNamed) {
   x[0][2][3] = INFINITY;
   const auto stats = stats_of(x);
   const auto message = error_of(problem_for(normal_matrix(3, 6, 2).to(at::kFloat), &stats));
-  EXPECT_THAT(message, AllOf(StartsWith("[model.layers.3.mlp.down_proj] expected finite activations"),
-                             HasSubstr("1 NaN or infinite"), HasSubstr("input column 3"),
-                             Not(HasSubstr("damping"))));
+  EXPECT_THAT(message,
+              AllOf(StartsWith("[model.layers.3.mlp.down_proj] expected finite activations"),
+                    HasSubstr("1 NaN or infinite"), HasSubstr("input column 3"),
+                    Not(HasSubstr("damping"))));
   const auto huge = stats_of(at::full({1, 2, 6}, 1e30f));
   EXPECT_THAT(error_of(problem_for(at::ones({3, 6}), &huge)),
               AllOf(HasSubstr("fit float32"), HasSubstr("column 0"), Not(HasSubstr("damping"))));
@@ -96,7 +99,8 @@ TEST_P(BothSolvers, DiffersFromRtnAndRecordsItsData) {
   EXPECT_EQ(gptq.health.sequences, 4);
   EXPECT_GT(*gptq.health.condition, 1);
   EXPECT_LT(*gptq.health.relative_error, *gptq.health.relative_error_rtn);
-  EXPECT_EQ(*gptq.health.relative_error_rtn, *rtn.health.relative_error);  // EH-17: RTN has a row too
+  EXPECT_EQ(*gptq.health.relative_error_rtn,
+            *rtn.health.relative_error);  // EH-17: RTN has a row too
   EXPECT_LT(*gptq.health.loss, *rtn.health.loss);
   EXPECT_EQ(rtn.health.tokens, stats.tokens());
 
@@ -115,7 +119,8 @@ TEST_P(BothSolvers, DeadColumnsDoNotSetTheGrid) {
   const auto live = at::tensor({0, 1, 3}, at::kLong);
   const auto live_stats = stats_of(x.index_select(2, live));
   auto problem = problem_for(weight, &stats);
-  // Damping adds a share of the *mean* diagonal, which a dead column changes; without it the problems are the same.
+  // Damping adds a share of the *mean* diagonal, which a dead column changes; without it the
+  // problems are the same.
   problem.method.damping = 0;
   auto without = problem_for(weight.index_select(1, live), &live_stats);
   without.method.damping = 0;
@@ -145,7 +150,8 @@ TEST_P(BothSolvers, AllZeroInputsGiveRtn) {
   EXPECT_GT(result.quantized.dequantize(at::kFloat).abs().sum().item<float>(), 1);
 }
 
-// QN-16: with act-order the first grid is that of the columns with the largest diagonal. GG-05: and g_idx says so.
+// QN-16: with act-order the first grid is that of the columns with the largest diagonal. GG-05: and
+// g_idx says so.
 TEST_P(BothSolvers, ActOrderGroupsFollowTheDiagonal) {
   const auto diagonal = at::tensor({1., 8., 2., 7., 3., 6., 4., 5.}, at::kDouble);
   const auto stats = stats_of(inputs_with_hessian(at::diag(diagonal)));
@@ -153,8 +159,8 @@ TEST_P(BothSolvers, ActOrderGroupsFollowTheDiagonal) {
   problem.quant.group_size = 4;
   problem.method.act_order = true;
   const auto result = quantize_with("gptq", problem);
-  EXPECT_TRUE(at::equal(result.quantized.group_of_input,
-                        at::tensor({1, 0, 1, 0, 1, 0, 1, 0}, at::kInt)));
+  EXPECT_TRUE(
+      at::equal(result.quantized.group_of_input, at::tensor({1, 0, 1, 0, 1, 0, 1, 0}, at::kInt)));
   const GridRule rule{problem.quant, false};
   const auto largest = catalogue_weights().index_select(1, at::tensor({1, 3, 5, 7}, at::kLong));
   EXPECT_TRUE(at::allclose(result.quantized.scales.select(1, 0), fit_grid(largest, rule).scale));
@@ -202,7 +208,8 @@ TEST_P(BothSolvers, CatalogueCodesForFreshAndStaleGrids) {
             "03000311 / 30313013 / 30233020 / 30030303");
 }
 
-// GG-03: the processing block changes nothing. GG-02: -1 and the number of columns are the same grouping.
+// GG-03: the processing block changes nothing. GG-02: -1 and the number of columns are the same
+// grouping.
 TEST_P(BothSolvers, BlockSizeChangesNothing) {
   const auto stats = stats_of(calibration_inputs(Inputs::kCorrelated, 12, 6));
   auto problem = problem_for(normal_matrix(3, 12, 7).to(at::kFloat), &stats);
@@ -243,8 +250,8 @@ TEST_P(BothSolvers, Float16ScalesAreRoundedBeforeTheSweep) {
   problem.quant.group_size = 8;
   problem.quant.scale_dtype = ScaleDtype::kFloat16;
   const auto result = quantize_with("gptq", problem);
-  EXPECT_TRUE(at::equal(result.quantized.scales,
-                        result.quantized.scales.to(at::kHalf).to(at::kFloat)));
+  EXPECT_TRUE(
+      at::equal(result.quantized.scales, result.quantized.scales.to(at::kHalf).to(at::kFloat)));
   const auto e = problem.weight.to(at::kDouble) - result.quantized.dequantize(at::kDouble);
   const auto damped = prepare_hessian(stats.hessian(), 0.01, false, ComputeDtype::kFloat64).matrix;
   EXPECT_NEAR(*result.health.loss / (0.5 * (at::mm(e, damped) * e).sum().item<double>()), 1, 1e-6);

@@ -11,10 +11,8 @@ namespace gptqb::test {
 namespace {
 
 GridRule rule_of(int64_t bits, bool symmetric, ScaleDtype scale_dtype = ScaleDtype::kFloat32) {
-  return {.quant = {.bits = bits,
-                    .group_size = -1,
-                    .symmetric = symmetric,
-                    .scale_dtype = scale_dtype}};
+  return {.quant = {
+              .bits = bits, .group_size = -1, .symmetric = symmetric, .scale_dtype = scale_dtype}};
 }
 
 QuantizedLinear rtn_row(std::vector<float> row, const GridRule& rule) {
@@ -41,7 +39,8 @@ TEST(Grid, IncludesZeroInTheRange) {
   EXPECT_EQ(zero_of(positive), 0);
 }
 
-// Fault GG-13: which of the grids called symmetric this is: codes 0 .. 15 around 8, steps of range / 15.
+// Fault GG-13: which of the grids called symmetric this is: codes 0 .. 15 around 8, steps of range
+// / 15.
 TEST(Grid, SymmetricIsTheFullRangeOfCodes) {
   const auto quantized = rtn_row({-7.5f, 7.5f}, rule_of(4, true));  // steps of exactly 1
   EXPECT_EQ(scale_of(quantized), 1.f);
@@ -49,8 +48,8 @@ TEST(Grid, SymmetricIsTheFullRangeOfCodes) {
   EXPECT_EQ(codes_text(quantized), "015");
   EXPECT_TRUE(at::equal(quantized.dequantize(at::kFloat), matrix({{-8, 7}})));
 
-  // The most negative weight lies on a rounding boundary, so the dtype of the scale decides: float16's 2/15 is a
-  // little small, float32's a little large.
+  // The most negative weight lies on a rounding boundary, so the dtype of the scale decides:
+  // float16's 2/15 is a little small, float32's a little large.
   const auto half = rtn_row({-1, 1}, rule_of(4, true, ScaleDtype::kFloat16));
   EXPECT_NEAR(scale_of(half), 2.f / 15, 1e-4);
   EXPECT_EQ(codes_text(half), "015");
@@ -80,7 +79,8 @@ TEST(Grid, RoundsHalfToEven) {
 
 // Fault QN-10: an all-zero group has a usable scale and gives exactly 0.
 TEST(Grid, AllZeroGroupsStayZero) {
-  const auto weights = at::cat({at::zeros({2, 4}), matrix({{.1f, -.2f, .3f, .4f}, {1, 2, 3, -4}})}, 1);
+  const auto weights =
+      at::cat({at::zeros({2, 4}), matrix({{.1f, -.2f, .3f, .4f}, {1, 2, 3, -4}})}, 1);
   for (const bool symmetric : {false, true})
     for (const auto dtype : {ScaleDtype::kFloat16, ScaleDtype::kFloat32}) {
       auto rule = rule_of(4, symmetric, dtype);
@@ -110,7 +110,8 @@ TEST(Grid, ScalesSurviveFloat16) {
   rtn_row({2e6f, -1e6f}, rule_of(4, false)).validate("layer");
 }
 
-// Fault GG-12: the search works with groups, and never does worse than the plain grid by its own measure.
+// Fault GG-12: the search works with groups, and never does worse than the plain grid by its own
+// measure.
 TEST(Grid, SearchBeatsMinMaxOnAnOutlier) {
   auto weights = normal_matrix(6, 40, 3).to(at::kFloat);
   weights.select(1, 7).fill_(6.f);
@@ -154,8 +155,11 @@ TEST(Grid, LastGroupMayBeShort) {
 }
 
 TEST(Grid, TernaryIsRefusedByName) {
-  EXPECT_THAT([] { rtn_row({1, 2}, rule_of(QuantConfig::kTernary, false)); },
-              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("ternary, which is not supported yet")));
+  EXPECT_THAT(
+      [] {
+        rtn_row({1, 2}, rule_of(QuantConfig::kTernary, false));
+      },
+      ::testing::ThrowsMessage<Error>(::testing::HasSubstr("ternary, which is not supported yet")));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The block driver on a small model whose forward pass is written out here, with every call counted.
+// The block driver on a small model whose forward pass is written out here, with every call
+// counted.
 #include "methods/quantize_model.h"
 
 #include <gmock/gmock.h>
@@ -29,9 +30,10 @@ class TinyModel : public BlockModel {
   explicit TinyModel(int64_t blocks) : stages_{{{"gate", "up"}}, {{"down"}}} {
     embedding_ = normal_matrix(kVocabulary, kHidden, 100).to(at::kFloat);
     for (int64_t b = 0; b < blocks; ++b)
-      weights_.push_back({{"gate", normal_matrix(kInner, kHidden, 10 * b + 1).to(at::kFloat) * 0.4},
-                          {"up", normal_matrix(kInner, kHidden, 10 * b + 2).to(at::kFloat) * 0.4},
-                          {"down", normal_matrix(kHidden, kInner, 10 * b + 3).to(at::kFloat) * 0.3}});
+      weights_.push_back(
+          {{"gate", normal_matrix(kInner, kHidden, 10 * b + 1).to(at::kFloat) * 0.4},
+           {"up", normal_matrix(kInner, kHidden, 10 * b + 2).to(at::kFloat) * 0.4},
+           {"down", normal_matrix(kHidden, kInner, 10 * b + 3).to(at::kFloat) * 0.3}});
   }
 
   int64_t block_count() const override { return static_cast<int64_t>(weights_.size()); }
@@ -39,9 +41,7 @@ class TinyModel : public BlockModel {
   const std::vector<Stage>& stages() const override { return stages_; }
   at::ScalarType dtype() const override { return at::kFloat; }
   at::Device device() const override { return at::kCPU; }
-  at::Tensor embed(const at::Tensor& ids) override {
-    return at::embedding(embedding_, ids);
-  }
+  at::Tensor embed(const at::Tensor& ids) override { return at::embedding(embedding_, ids); }
   void load_block(int64_t block) override {
     loaded_ = block;
     loads.push_back(block);
@@ -73,7 +73,8 @@ class TinyModel : public BlockModel {
     auto x = at::embedding(embedding_, ids);
     for (int64_t b = 0; b < blocks; ++b) {
       const auto& w = weights_[b];
-      x = x + at::linear(at::tanh(at::linear(x, w.at("gate"))) * at::linear(x, w.at("up")), w.at("down"));
+      x = x + at::linear(at::tanh(at::linear(x, w.at("gate"))) * at::linear(x, w.at("up")),
+                         w.at("down"));
     }
     return x;
   }
@@ -87,7 +88,9 @@ class TinyModel : public BlockModel {
   std::set<std::string> replaced;
 
  private:
-  const at::Tensor& current(const std::string& linear) const { return weights_.at(loaded_).at(linear); }
+  const at::Tensor& current(const std::string& linear) const {
+    return weights_.at(loaded_).at(linear);
+  }
 
   std::vector<Stage> stages_;
   at::Tensor embedding_;
@@ -124,9 +127,10 @@ QuantizeOptions options_for(const std::string& method, int64_t bits = 3) {
   options.method.name = method;
   options.method.compute = ComputeDtype::kFloat64;
   options.settings = [method, bits](const std::string&) {
-    return LayerSettings{.skip = false,
-                         .method = method,
-                         .quant = {.bits = bits, .group_size = -1, .scale_dtype = ScaleDtype::kFloat32}};
+    return LayerSettings{
+        .skip = false,
+        .method = method,
+        .quant = {.bits = bits, .group_size = -1, .scale_dtype = ScaleDtype::kFloat32}};
   };
   return options;
 }
@@ -134,7 +138,8 @@ QuantizeOptions options_for(const std::string& method, int64_t bits = 3) {
 const at::Tensor kCalibration = random_ids(6, 16, 1);
 const at::Tensor kHeldout = random_ids(2, 16, 2);
 
-// The published flow, written out: every block on the quantized outputs before it, all H from the dense block.
+// The published flow, written out: every block on the quantized outputs before it, all H from the
+// dense block.
 TEST(QuantizeModel, FollowsThePublishedBlockFlow) {
   TinyModel model(3);
   const TinyModel dense(3);
@@ -175,7 +180,8 @@ TEST(QuantizeModel, FollowsThePublishedBlockFlow) {
                 layer.relative_error_rtn && layer.drift);
   }
   EXPECT_EQ(report.quantized_weights, 3 * 3 * kHidden * kInner);
-  EXPECT_EQ(report.quantized_bits, 3 * (3 * 3 * kHidden * kInner + (2 * kInner + kHidden) * (32 + 3)));
+  EXPECT_EQ(report.quantized_bits,
+            3 * (3 * 3 * kHidden * kInner + (2 * kInner + kHidden) * (32 + 3)));
   EXPECT_THAT(model.loads, ElementsAre(0, 1, 2));
 }
 
@@ -193,11 +199,12 @@ TEST(QuantizeModel, DriftIsMeasuredOnBlockOutputs) {
   }
 }
 
-// Cost: without true-sequential the first pass stops before the last stage and the last block has no second pass.
+// Cost: without true-sequential the first pass stops before the last stage and the last block has
+// no second pass.
 TEST(QuantizeModel, CountsForwardPasses) {
   TinyModel model(3);
   quantize_model(model, kCalibration, {}, options_for("gptq"));
-  EXPECT_EQ(model.begins, 6 * 3 + 6 * 2);             // statistics; outputs of all blocks but the last
+  EXPECT_EQ(model.begins, 6 * 3 + 6 * 2);  // statistics; outputs of all blocks but the last
   EXPECT_EQ(model.stage_runs[0], 6 * 3 + 6 * 2);
   EXPECT_EQ(model.stage_runs[1], 6 * 2);
 
@@ -205,7 +212,7 @@ TEST(QuantizeModel, CountsForwardPasses) {
   auto options = options_for("gptq");
   options.method.true_sequential = true;
   quantize_model(sequential, kCalibration, {}, options);
-  EXPECT_EQ(sequential.begins, 6 * 3);                // one pass a block
+  EXPECT_EQ(sequential.begins, 6 * 3);  // one pass a block
   EXPECT_EQ(sequential.stage_runs[0], 6 * 3);
   EXPECT_EQ(sequential.stage_runs[1], 6 * 2);
 }
@@ -229,7 +236,8 @@ TEST(QuantizeModel, TrueSequentialSeesQuantizedStages) {
   auto problem = layer_problem(dense.weight_of(0, "down"), &stats);
   problem.quant.bits = 2;
   EXPECT_TRUE(at::allclose(in_sequence.weight_of(0, "down"),
-                           quantize_with("gptq", problem).quantized.dequantize(at::kFloat), 1e-5, 1e-6));
+                           quantize_with("gptq", problem).quantized.dequantize(at::kFloat), 1e-5,
+                           1e-6));
 }
 
 // inputs: dense. Statistics are those of the dense model; drift is still that of the quantized one.
@@ -245,9 +253,11 @@ TEST(QuantizeModel, DenseInputsAreThoseOfDenseBlocks) {
     auto problem = layer_problem(dense.weight_of(1, "gate"), &stats);
     problem.quant.bits = 2;
     EXPECT_TRUE(at::allclose(model.weight_of(1, "gate"),
-                             quantize_with("gptq", problem).quantized.dequantize(at::kFloat), 1e-5, 1e-6));
+                             quantize_with("gptq", problem).quantized.dequantize(at::kFloat), 1e-5,
+                             1e-6));
     const auto wanted = dense.forward(kHeldout, 2);
-    const double drift = ((model.forward(kHeldout, 2) - wanted).norm() / wanted.norm()).item<double>();
+    const double drift =
+        ((model.forward(kHeldout, 2) - wanted).norm() / wanted.norm()).item<double>();
     EXPECT_NEAR(*report.layers[5].drift, drift, 1e-5 * drift);
   }
 }
@@ -290,7 +300,8 @@ TEST(QuantizeModel, ResumeEqualsAnUninterruptedRun) {
         EXPECT_EQ(report.layers[i].layer, expected.layers[i].layer);
         EXPECT_EQ(report.layers[i].loss, expected.layers[i].loss);
         EXPECT_EQ(report.layers[i].drift, expected.layers[i].drift);
-        EXPECT_EQ(report.layers[i].relative_error_heldout, expected.layers[i].relative_error_heldout);
+        EXPECT_EQ(report.layers[i].relative_error_heldout,
+                  expected.layers[i].relative_error_heldout);
       }
       EXPECT_EQ(report.quantized_bits, expected.quantized_bits);
       for (int64_t block = 0; block < 3; ++block)
@@ -313,8 +324,8 @@ TEST(QuantizeModel, ResumeRefusesOtherActivations) {
   store.blocks.erase(1);
   TinyModel second(2);
   EXPECT_THAT([&] { quantize_model(second, random_ids(6, 16, 77), {}, options); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("[blocks.0]"), HasSubstr("different"),
-                                         HasSubstr("--fresh"))));
+              ThrowsMessage<Error>(
+                  AllOf(HasSubstr("[blocks.0]"), HasSubstr("different"), HasSubstr("--fresh"))));
   store.blocks[0].linears.erase("up");
   TinyModel third(2);
   EXPECT_THAT([&] { quantize_model(third, kCalibration, {}, options); },

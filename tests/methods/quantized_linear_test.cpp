@@ -61,11 +61,13 @@ TEST(QuantizedLinear, ValidateNamesTheTensor) {
   expect([](auto& l) { l.codes = l.codes.to(at::kInt); }, "codes: expected dtype Byte, got Int");
   expect([](auto& l) { l.scales = at::ones({2, 3}); }, "scales: expected shape [2, 2], got [2, 3]");
   expect([](auto& l) { l.scales[0][0] = 0; }, "scales: expected finite values above 0, got 1 that");
-  expect([](auto& l) { l.scales[1][0] = NAN; }, "scales: expected finite values above 0, got 1 that");
+  expect([](auto& l) { l.scales[1][0] = NAN; },
+         "scales: expected finite values above 0, got 1 that");
   expect([](auto& l) { l.zeros = at::Tensor(); }, "zeros: expected a tensor, got none");
   expect([](auto& l) { l.group_of_input = at::full({5}, 2, at::kInt); },
          "group_of_input: expected values of at most 1, got 2");
-  expect([](auto& l) { l.group_of_input = at::full({5}, -1, at::kInt); }, "group_of_input: expected");
+  expect([](auto& l) { l.group_of_input = at::full({5}, -1, at::kInt); },
+         "group_of_input: expected");
   expect([](auto& l) { l.group_size = 0; }, "group_size: expected -1 or at least 1, got 0");
   expect([](auto& l) { l.codes = l.codes.t().contiguous().t(); }, "contiguous");
 }

@@ -38,7 +38,8 @@ TEST(MethodRegistry, UnknownNamesGetASuggestion) {
 
 TEST(MethodRegistry, NoneIsTheDenseModel) { EXPECT_EQ(quantizers().at("none").make(), nullptr); }
 
-// Whatever a method does, its result is valid, close to the weights at 8 bits, repeatable, and has a health row.
+// Whatever a method does, its result is valid, close to the weights at 8 bits, repeatable, and has
+// a health row.
 TEST(MethodRegistry, EveryMethodKeepsTheContract) {
   const auto stats = stats_of(calibration_inputs(Inputs::kCorrelated, 50, 1));
   const auto weight = normal_matrix(9, 50, 2).to(at::kFloat) * 0.1;
@@ -62,7 +63,8 @@ TEST(MethodRegistry, EveryMethodKeepsTheContract) {
           ASSERT_TRUE(result.health.loss && result.health.relative_error &&
                       result.health.relative_error_rtn);
           EXPECT_LT(*result.health.relative_error, bits == 8 ? 1e-3 : 1);
-          EXPECT_TRUE(at::equal(quantizer->quantize(problem).quantized.codes, result.quantized.codes));
+          EXPECT_TRUE(
+              at::equal(quantizer->quantize(problem).quantized.codes, result.quantized.codes));
         }
     if (!quantizer->needs_stats()) {
       auto problem = layer_problem(weight, nullptr);

@@ -14,10 +14,13 @@ namespace {
 TEST(RunLockTest, ASecondRunIsRefusedWithTheFirstOnesId) {
   const test::TemporaryFolder folder;
   const RunLock lock(folder.path());
-  EXPECT_EQ(test::message_of([&] { RunLock second(folder.path()); }),
-            "[" + folder.path().string() +
-                "] expected an output folder that no other run uses, got one that process " +
-                std::to_string(::getpid()) + " is writing to. Wait for it, or give another --output");
+  const std::string id = std::to_string(::getpid());
+  std::string wanted("[");
+  wanted += folder.path().string();
+  wanted += "] expected an output folder that no other run uses, got one that process ";
+  wanted += id;
+  wanted += " is writing to. Wait for it, or give another --output";
+  EXPECT_EQ(test::message_of([&] { RunLock second(folder.path()); }), wanted);
 }
 
 TEST(RunLockTest, AnotherFolderIsFreeAndTheFolderIsMade) {

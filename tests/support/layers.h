@@ -1,4 +1,5 @@
-// Whole layers for methods: weights from literals, statistics with a wanted Hessian, problems in one line.
+// Whole layers for methods: weights from literals, statistics with a wanted Hessian, problems in
+// one line.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -30,7 +31,8 @@ inline CalibrationStats stats_of(const at::Tensor& inputs) {
   return stats;
 }
 
-// Settings of most hand-made examples: 4 bits, asymmetric, whole rows, float32 scales, everything in float64.
+// Settings of most hand-made examples: 4 bits, asymmetric, whole rows, float32 scales, everything
+// in float64.
 inline LinearProblem layer_problem(const at::Tensor& weight, const CalibrationStats* stats) {
   LinearProblem problem;
   problem.layer = "model.layers.3.mlp.down_proj";

@@ -1,9 +1,10 @@
-// A slow oracle for GPTQ, written from Optimal Brain Surgeon and not from either solver: an explicit inverse of the
-// remaining columns' Hessian, shrunk by one column at a time, in extended precision and plain loops. No ATen inside.
+// A slow oracle for GPTQ, written from Optimal Brain Surgeon and not from either solver: an
+// explicit inverse of the remaining columns' Hessian, shrunk by one column at a time, in extended
+// precision and plain loops. No ATen inside.
 //
-// It can be fed the codes of the solver under test. Its value for a column is then what exact arithmetic gives for
-// the same past, so that a code is wrong unless that value lies on a rounding boundary
-// (shared/design/solver.md, How to compare two solvers).
+// It can be fed the codes of the solver under test. Its value for a column is then what exact
+// arithmetic gives for the same past, so that a code is wrong unless that value lies on a rounding
+// boundary (shared/design/solver.md, How to compare two solvers).
 #pragma once
 
 #include <algorithm>
@@ -24,14 +25,15 @@ struct OracleProblem {
   std::vector<double> hessian;  // [columns, columns]
   int64_t max_code = 15;
   bool symmetric = false;
-  int64_t width = 0;        // columns per group, in sweep order
-  int64_t stale_block = 0;  // 0: grids from current weights; else from weights as of the start of such blocks
+  int64_t width = 0;  // columns per group, in sweep order
+  // 0: grids from current weights; else from weights as of the start of blocks of so many columns.
+  int64_t stale_block = 0;
 };
 
 struct OracleResult {
   std::vector<int> codes;      // [rows, columns]: its own decision at each column
   std::vector<double> values;  // [rows, columns]: t / scale + zero, before rounding
-  std::vector<double> reach;   // [rows, columns]: (|w| + sum of |updates|) / scale, for error bounds
+  std::vector<double> reach;  // [rows, columns]: (|w| + sum of |updates|) / scale, for error bounds
   std::vector<double> scales;  // [rows, groups], as fitted here
   std::vector<double> zeros;
   double loss = 0;
@@ -85,9 +87,8 @@ inline std::pair<double, double> oracle_grid(const Real* current, int64_t begin,
   const auto scale = static_cast<double>(
       static_cast<float>((static_cast<double>(high) - static_cast<double>(low)) /
                          static_cast<double>(problem.max_code)));
-  const double zero = problem.symmetric
-                          ? static_cast<double>((problem.max_code + 1) / 2)
-                          : std::nearbyint(static_cast<double>(-low) / scale);
+  const double zero = problem.symmetric ? static_cast<double>((problem.max_code + 1) / 2)
+                                        : std::nearbyint(static_cast<double>(-low) / scale);
   return {scale, zero};
 }
 
@@ -115,8 +116,7 @@ inline OracleResult run_oracle(const OracleProblem& problem, const Decisions* fo
       Real* row = &current[r * n];
       if (i % problem.width == 0) {
         const Real* source = problem.stale_block > 0 ? &snapshot[r * n] : row;
-        const auto [scale, zero] =
-            oracle_grid(source, i, std::min(i + problem.width, n), problem);
+        const auto [scale, zero] = oracle_grid(source, i, std::min(i + problem.width, n), problem);
         result.scales[r * groups + group] = scale;
         result.zeros[r * groups + group] = zero;
       }
@@ -125,8 +125,8 @@ inline OracleResult run_oracle(const OracleProblem& problem, const Decisions* fo
       const Real scale = scales[r * groups + group];
       const Real zero = zeros[r * groups + group];
       const Real value = row[i] / scale;
-      const auto own = std::clamp<Real>(std::nearbyint(value) + zero, 0,
-                                        static_cast<Real>(problem.max_code));
+      const auto own =
+          std::clamp<Real>(std::nearbyint(value) + zero, 0, static_cast<Real>(problem.max_code));
       result.values[r * n + i] = static_cast<double>(value + zero);
       result.reach[r * n + i] = static_cast<double>(reach[r * n + i] / scale);
       result.codes[r * n + i] = static_cast<int>(own);
@@ -150,10 +150,11 @@ inline OracleResult run_oracle(const OracleProblem& problem, const Decisions* fo
 
 // How the decisions of a solver compare with exact arithmetic on the same past.
 struct Comparison {
-  int64_t differ = 0;             // codes that differ from the oracle's
-  double largest_excess = 0;      // distance, in steps, by which the oracle's value misses such a code's interval
-  int64_t unexplained = 0;        // of them, beyond the tolerance
-  double largest_scale_error = 0; // relative
+  int64_t differ = 0;  // codes that differ from the oracle's
+  // In steps: by how much the oracle's value misses the interval of such a code.
+  double largest_excess = 0;
+  int64_t unexplained = 0;         // of them, beyond the tolerance
+  double largest_scale_error = 0;  // relative
   int64_t zeros_differ = 0;
 };
 

@@ -1,4 +1,5 @@
-// Seeded layers to quantize: weights, calibration inputs and Hessians, from tame to ill-conditioned.
+// Seeded layers to quantize: weights, calibration inputs and Hessians, from tame to
+// ill-conditioned.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -30,16 +31,21 @@ inline at::Tensor normal_matrix(int64_t rows, int64_t columns, uint64_t seed) {
 enum class Inputs {
   kRandom,          // independent columns
   kCorrelated,      // a few common directions carry most of the energy
-  kIllConditioned,  // fewer tokens than columns, correlated, some columns 100 times larger than others
+  kIllConditioned,  // fewer tokens than columns, correlated, some columns 100 times larger than
+                    // others
   kDead,            // correlated, every seventh column never active
 };
 
 inline std::string inputs_name(Inputs inputs) {
   switch (inputs) {
-    case Inputs::kRandom: return "random";
-    case Inputs::kCorrelated: return "correlated";
-    case Inputs::kIllConditioned: return "ill_conditioned";
-    case Inputs::kDead: return "dead";
+    case Inputs::kRandom:
+      return "random";
+    case Inputs::kCorrelated:
+      return "correlated";
+    case Inputs::kIllConditioned:
+      return "ill_conditioned";
+    case Inputs::kDead:
+      return "dead";
   }
   return "";
 }

@@ -1,0 +1,235 @@
+// The whole program on the embedded model: what a user types, and what is left on disk.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "common/atomic_file.h"
+#include "common/progress.h"
+#include "runner/cli.h"
+#include "runner/record.h"
+#include "tests/support/shared.h"
+
+namespace gptqb {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+struct Outcome {
+  int code = 0;
+  std::string out;
+  std::string err;
+};
+
+Outcome run_program(std::vector<std::string> args) {
+  args.insert(args.begin(), "gptq-bench");
+  std::ostringstream out, err;
+  const int code = command_line(args, out, err);
+  return {code, out.str(), err.str()};
+}
+
+class EndToEnd : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("gptqb_e2e_" + std::to_string(getpid()));
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    experiment_ = write("experiment.yaml", text());
+  }
+  void TearDown() override {
+    interrupt_requested() = false;
+    fs::remove_all(folder_);
+  }
+
+  // Dense, RTN and GPTQ on a few short windows: seconds on a CPU.
+  static std::string text() {
+    return "name: tiny\n"
+           "model: {path: \"" GPTQB_SOURCE_DIR "/assets/quickstart-model\", dtype: float32}\n"
+           "calibration: {dataset: builtin, samples: 8, seqlen: 64, heldout: 2}\n"
+           "quant: {bits: 3, group_size: 64}\n"
+           "evaluate:\n"
+           "  - perplexity: {datasets: [builtin], seqlen: 64, max_windows: 6}\n"
+           "sweep:\n"
+           "  method.name: [none, rtn, gptq]\n";
+  }
+
+  std::string write(const std::string& name, const std::string& content) const {
+    write_file_atomically(folder_ / name, content);
+    return (folder_ / name).string();
+  }
+  std::string output() const { return (folder_ / "out").string(); }
+  Outcome run(std::vector<std::string> more = {}) const {
+    std::vector<std::string> args = {"run", experiment_, "--output", output()};
+    args.insert(args.end(), more.begin(), more.end());
+    return run_program(args);
+  }
+  std::vector<Record> records() const { return load_records(output()).records; }
+  double perplexity(size_t cell) const { return find_metric(records().at(cell), "perplexity.builtin")->value; }
+
+  fs::path folder_;
+  std::string experiment_;
+};
+
+TEST_F(EndToEnd, OneCommandLeavesTheTableAndItsRecords) {
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("none"), HasSubstr("rtn"), HasSubstr("gptq"), HasSubstr("table.md")));
+  for (const char* file : {"table.md", "results.csv", "results.json", "layers.csv"})
+    EXPECT_TRUE(fs::exists(fs::path(output()) / file)) << file;
+  ASSERT_EQ(records().size(), 3u);
+  for (const Record& record : records()) EXPECT_EQ(record.status, CellStatus::kOk) << record.reason;
+  EXPECT_LT(perplexity(0), perplexity(1));
+  const Record gptq = records()[2];
+  ASSERT_EQ(gptq.layers.size(), 6u * 7u);
+  for (const LayerHealth& layer : gptq.layers) {
+    EXPECT_EQ(layer.status, "ok");
+    EXPECT_EQ(layer.tokens, 8 * 64);
+    EXPECT_EQ(layer.sequences, 8);
+    EXPECT_LT(*layer.relative_error, *layer.relative_error_rtn) << layer.layer;
+    EXPECT_TRUE(layer.relative_error_heldout.has_value());
+    EXPECT_TRUE(layer.drift.has_value());
+  }
+  // 3 bits, and a float16 scale and a 3-bit zero point for each 64 (the last group of 512 = 8 x 64 is whole).
+  EXPECT_NEAR(find_metric(gptq, "bits_per_weight.linear")->value, 3 + 19.0 / 64, 1e-9);
+  // Nothing unfinished is kept.
+  EXPECT_TRUE(!fs::exists(fs::path(output()) / "work") || fs::is_empty(fs::path(output()) / "work"));
+}
+
+// Faults EH-07, EH-08, EH-10.
+TEST_F(EndToEnd, ASecondRunKeepsWhatIsDoneAndAFreshOneGivesTheSameNumbers) {
+  run();
+  const std::vector<Record> first = records();
+  const Outcome again = run();
+  EXPECT_EQ(again.code, kExitOk);
+  EXPECT_THAT(again.err, HasSubstr("kept from an earlier run"));
+  run({"--fresh"});
+  for (size_t i = 0; i < first.size(); ++i) {
+    EXPECT_EQ(find_metric(first[i], "perplexity.builtin")->samples,
+              find_metric(records()[i], "perplexity.builtin")->samples);
+    EXPECT_EQ(first[i].cell, records()[i].cell);
+  }
+}
+
+TEST_F(EndToEnd, AChangedSettingRerunsOnlyItsCells) {
+  run();
+  write("experiment.yaml", text() + "seeds: [1]\n");
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, kExitOk);
+  // Dense and RTN do not depend on the calibration seed, so only GPTQ is a new cell.
+  EXPECT_EQ(records().size(), 4u);
+}
+
+TEST_F(EndToEnd, InterruptedWorkGoesOnAndEndsInTheSameNumbers) {
+  run();
+  const std::vector<double> expected = find_metric(records()[2], "perplexity.builtin")->samples;
+  fs::remove_all(output());
+  interrupt_requested() = true;
+  const Outcome stopped = run();
+  EXPECT_EQ(stopped.code, kExitInterrupted);
+  EXPECT_THAT(stopped.err, HasSubstr("run the same command again to resume"));
+  interrupt_requested() = false;
+  EXPECT_EQ(run().code, kExitOk);
+  EXPECT_EQ(find_metric(records()[2], "perplexity.builtin")->samples, expected);
+}
+
+// Faults EH-13: one cell fails, the others stand, and the exit code says so.
+TEST_F(EndToEnd, AFailedCellIsRecordedAndTheRestGoesOn) {
+  write("experiment.yaml", text() + "cells:\n  - {quant.group_size: 64}\n  - {calibration.samples: 100000}\n");
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, kExitFailed);
+  int failed = 0;
+  for (const Record& record : records()) {
+    if (record.status != CellStatus::kFailed) continue;
+    ++failed;
+    EXPECT_THAT(record.reason, HasSubstr("100000"));
+    EXPECT_TRUE(record.metrics.empty());
+  }
+  EXPECT_EQ(failed, 1);
+  EXPECT_THAT(outcome.out, HasSubstr("failed"));
+}
+
+TEST_F(EndToEnd, VerdictsDecideTheExitCode) {
+  write("experiment.yaml",
+        text() + "expect:\n  - {where: {method.name: none}, metric: perplexity.builtin, at_most: 1, source: a test}\n");
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, kExitFailed);
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("FAIL"), HasSubstr("at most 1"), HasSubstr("a test")));
+  // The report made later from the records alone says the same.
+  EXPECT_THAT(run_program({"report", output()}).out, HasSubstr("FAIL"));
+}
+
+TEST_F(EndToEnd, AMissingModelSaysWhereItWasLookedFor) {
+  write("experiment.yaml", "name: tiny\nmodel: {path: /nowhere/llama}\nmethod: {name: none}\n"
+                           "evaluate: [{perplexity: {datasets: [builtin], seqlen: 64}}]\n");
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, kExitBadInput);
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("/nowhere/llama"), HasSubstr("config.json")));
+  EXPECT_THAT(run_program({"plan", experiment_}).out, HasSubstr("missing: "));
+}
+
+TEST_F(EndToEnd, BadInputIsOneClearErrorBeforeAnyWork) {
+  write("experiment.yaml", text() + "quantt: {bits: 5}\n");
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, kExitBadInput);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("experiment.yaml:9:1"), HasSubstr("quantt"), HasSubstr("quant")));
+  EXPECT_FALSE(fs::exists(output()));
+  EXPECT_EQ(run_program({"run", "/nowhere/x.yaml"}).code, kExitBadInput);
+  EXPECT_EQ(run_program({"list", "methodz"}).code, kExitBadInput);
+  write("experiment.yaml", text());
+  EXPECT_THAT(run({"--device", "tpu"}).err, HasSubstr("[--device] expected cpu, cuda or cuda:N, got 'tpu'"));
+  EXPECT_THAT(run({"--shard", "3/3"}).err, HasSubstr("[--shard] expected I/N with 0 <= I < N, got '3/3'"));
+}
+
+TEST_F(EndToEnd, TokenizerAndModelMustBelongTogether) {
+  const fs::path other = test::shared_root() / "models/llama-tokenizer/tokenizer.model";
+  GPTQB_REQUIRE_PATH(other);
+  const fs::path model = folder_ / "model";
+  fs::copy(fs::path(GPTQB_SOURCE_DIR) / "assets/quickstart-model", model);
+  fs::copy_file(other, model / "tokenizer.model", fs::copy_options::overwrite_existing);
+  const Outcome outcome = run({"--set", "model.path=" + model.string()});
+  EXPECT_EQ(outcome.code, kExitFailed);
+  EXPECT_THAT(outcome.out, HasSubstr("expected a tokenizer of at most 2048 ids, the model's vocabulary, got 32000"));
+}
+
+// Faults EH-19: the record alone gives the same row again.
+TEST_F(EndToEnd, ARecordCanBeRunAgain) {
+  run();
+  const Record record = records()[2];
+  const std::string again = (folder_ / "again").string();
+  const Outcome outcome =
+      run_program({"rerun", record_path(output(), record.cell_id).string(), "--output", again});
+  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
+  const std::vector<Record> copies = load_records(again).records;
+  ASSERT_EQ(copies.size(), 1u);
+  EXPECT_EQ(copies[0].cell_id, record.cell_id);
+  EXPECT_EQ(find_metric(copies[0], "perplexity.builtin")->samples, find_metric(record, "perplexity.builtin")->samples);
+  EXPECT_EQ(run_program({"compare", output(), again}).code, kExitFailed) << "two of three cells are missing";
+}
+
+TEST_F(EndToEnd, SetAndShardChooseWhatRuns) {
+  run({"--set", "method.name=none"});
+  EXPECT_EQ(records().size(), 1u);
+  fs::remove_all(output());
+  run({"--shard", "1/3"});
+  ASSERT_EQ(records().size(), 1u);
+  EXPECT_EQ(records()[0].setting("method.name"), "rtn");
+}
+
+TEST_F(EndToEnd, CommandsThatOnlyReadLeaveNothing) {
+  EXPECT_THAT(run_program({"--version"}).out, HasSubstr("gptq-bench"));
+  EXPECT_THAT(run_program({"list", "methods"}).out, AllOf(HasSubstr("gptq"), HasSubstr("rtn"), HasSubstr("none")));
+  EXPECT_THAT(run_program({"schema"}).out, HasSubstr("quant.group_size"));
+  EXPECT_THAT(run_program({"doctor"}).out, HasSubstr("build"));
+  EXPECT_THAT(run_program({"plan", experiment_}).out, HasSubstr("gptq"));
+  EXPECT_FALSE(fs::exists(output()));
+}
+
+}  // namespace
+}  // namespace gptqb
