@@ -77,7 +77,8 @@ void write_all(int descriptor, std::string_view content, const std::filesystem::
   }
 }
 
-// Makes the rename itself survive a power cut. Some file systems cannot sync a folder: the data is safe then too.
+// Makes the rename itself survive a power cut. Some file systems cannot sync a folder: the data is
+// safe then too.
 void sync_folder(const std::filesystem::path& folder) {
   const Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (descriptor.get() >= 0) ::fsync(descriptor.get());

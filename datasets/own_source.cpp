@@ -75,7 +75,7 @@ Corpus load_own_source(const DatasetSpec& spec, const fs::path& data_root, const
     throw Error("dataset " + spec.name,
                 "expected the file of source '" + spec.source + "', got none of " +
                     join(tried, ", ") +
-                    ". A relative path starts at the folder of the experiment file");
+                    ". A relative path starts at the current directory");
   }
 
   Corpus corpus;

@@ -30,8 +30,9 @@ const std::string& build_id() {
 
 std::string version_line(const BuildInfo& build) {
   const std::string commit = build.commit == "unknown" ? build.commit : build.commit.substr(0, 12);
-  return "gptq-bench " + build.version + " (commit " + commit + (build.dirty ? " with changes" : "") +
-         ", " + build.compiler + ", torch " + build.torch + ", " +
+  return "gptq-bench " + build.version + " (commit " + commit +
+         (build.dirty ? " with changes" : "") + ", " + build.compiler + ", torch " + build.torch +
+         ", " +
          (build.cuda.empty() ? "without CUDA"
                              : "CUDA " + build.cuda + " for " + build.cuda_architectures) +
          ")";

@@ -21,8 +21,9 @@ struct BuildInfo {
 
 const BuildInfo& build_info();
 
-// Identity of the program for reusing results. A clean build is its commit, compiler, flags and libraries; a dirty one, or
-// one without a commit, is the SHA-256 of the running executable, since its commit does not say what was built.
+// Identity of the program for reusing results. A clean build is its commit, compiler, flags and
+// libraries; a dirty one, or one without a commit, is the SHA-256 of the running executable, since
+// its commit does not say what was built.
 const std::string& build_id();
 
 // "gptq-bench 0.1.0 (commit 0123456789ab, GNU-12.2.0, torch 2.11.0, without CUDA)".

@@ -105,11 +105,7 @@ int run_command(const RunCommandOptions& options, std::ostream& out, std::ostrea
 int plan_command(const FileOptions& options, std::ostream& out) {
   for (const Plan& plan : plans_of(options)) {
     out << plan_table(plan);
-    std::set<std::string> missing;
-    for (const PlannedCell& planned : plan.cells)
-      if (planned.skip_reason.empty())
-        for (const std::string& sentence : missing_inputs(planned.cell, data_root(), "")) missing.insert(sentence);
-    for (const std::string& sentence : missing) out << "missing: " << sentence << '\n';
+    for (const std::string& sentence : missing_inputs(plan, data_root(), "")) out << "missing: " << sentence << '\n';
   }
   return kExitOk;
 }

@@ -11,8 +11,8 @@
 namespace gptqb {
 
 struct DoctorOptions {
-  std::filesystem::path data_root;          // $GPTQ_BENCH_DATA; may be empty
-  std::filesystem::path models_root;        // $GPTQ_BENCH_MODELS; may be empty
+  std::filesystem::path data_root;           // $GPTQ_BENCH_DATA; may be empty
+  std::filesystem::path models_root;         // $GPTQ_BENCH_MODELS; may be empty
   std::filesystem::path output = "results";  // where results go; must be writable
 };
 
@@ -32,7 +32,8 @@ std::vector<Check> check_machine(const Environment& environment);
 std::vector<Check> check_data(const std::filesystem::path& data_root);
 // Each folder with a config.json.
 std::vector<Check> check_models(const std::filesystem::path& models_root);
-// Whether a file can be written there; the folder is made if need be and removed again if it was not there.
+// Whether a file can be written there; the folder is made if need be and removed again if it was
+// not there.
 std::vector<Check> check_output(const std::filesystem::path& output);
 
 // All checks, a line each: "ok  topic: text", "--  ..." for kAbsent, "!!  ..." for kFault.

@@ -19,7 +19,8 @@
 namespace gptqb {
 namespace {
 
-// The text after `key` and a colon or '=' in a file of such lines, without quotes; empty if there is none.
+// The text after `key` and a colon or '=' in a file of such lines, without quotes; empty if there
+// is none.
 std::string value_in(const char* path, const std::string& key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -42,8 +43,7 @@ int64_t leading_integer(const std::string& text) {
 std::string operating_system() {
   utsname names{};
   if (::uname(&names) != 0) return "";
-  const std::string kernel =
-      std::string(names.sysname) + " " + names.release + " " + names.machine;
+  const std::string kernel = std::string(names.sysname) + " " + names.release + " " + names.machine;
   const std::string distribution = value_in("/etc/os-release", "PRETTY_NAME");
   return distribution.empty() ? kernel : distribution + ", " + kernel;
 }
@@ -56,8 +56,7 @@ int64_t usable_cores() {
 }
 
 int64_t usable_memory() {
-  const int64_t machine =
-      int64_t{::sysconf(_SC_PHYS_PAGES)} * int64_t{::sysconf(_SC_PAGE_SIZE)};
+  const int64_t machine = int64_t{::sysconf(_SC_PHYS_PAGES)} * int64_t{::sysconf(_SC_PAGE_SIZE)};
   for (const char* path :
        {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
     std::ifstream file(path);
@@ -79,7 +78,8 @@ std::string utc_now() {
   return text.data();
 }
 
-// Libraries without a version in their headers are known by the full name of the file the loader took.
+// Libraries without a version in their headers are known by the full name of the file the loader
+// took.
 int add_library(dl_phdr_info* info, size_t, void* result) {
   auto& libraries = *static_cast<std::map<std::string, std::string>*>(result);
   const std::filesystem::path path = info->dlpi_name ? info->dlpi_name : "";
@@ -102,7 +102,8 @@ std::map<std::string, std::string> library_versions() {
   return libraries;
 }
 
-// The kernel module's version where the system shows it ("570.86.15"), else the CUDA version the driver supports.
+// The kernel module's version where the system shows it ("570.86.15"), else the CUDA version the
+// driver supports.
 std::string driver_version(const kernels::CudaInfo& cuda) {
   std::ifstream file("/sys/module/nvidia/version");
   std::string version;
@@ -151,9 +152,7 @@ std::string device_line(const Environment& environment) {
          environment.gpu_runtime + ", capability " + environment.gpu_capability + ")";
 }
 
-int64_t resident_bytes() {
-  return leading_integer(value_in("/proc/self/status", "VmRSS")) * 1024;
-}
+int64_t resident_bytes() { return leading_integer(value_in("/proc/self/status", "VmRSS")) * 1024; }
 
 int64_t peak_resident_bytes() {
   return leading_integer(value_in("/proc/self/status", "VmHWM")) * 1024;

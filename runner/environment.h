@@ -1,4 +1,5 @@
-// What a record says of the machine and the program, so that a number can be traced to what made it.
+// What a record says of the machine and the program, so that a number can be traced to what made
+// it.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +24,8 @@ struct Environment {
   std::string gpu;           // name; the four are empty on the CPU
   std::string gpu_driver;
   std::string gpu_runtime;
-  std::string gpu_capability;    // "9.0"
-  int64_t gpu_memory_bytes = 0;  // 0 on the CPU
+  std::string gpu_capability;                    // "9.0"
+  int64_t gpu_memory_bytes = 0;                  // 0 on the CPU
   std::map<std::string, std::string> libraries;  // name -> version
   std::vector<std::string> argv;
 

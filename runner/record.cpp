@@ -116,7 +116,8 @@ bool is_synthetic(const Record& record) {
 std::vector<std::string> fallback_layers(const Record& record) {
   std::vector<std::string> result;
   for (const LayerHealth& layer : record.layers)
-    if (layer.status != "ok" && layer.status.rfind("skipped", 0) != 0) result.push_back(layer.layer);
+    if (layer.status != "ok" && layer.status.rfind("skipped", 0) != 0)
+      result.push_back(layer.layer);
   return result;
 }
 

@@ -1,4 +1,5 @@
-// Everything one cell left behind, and its file. Every table is rebuilt from these and nothing else.
+// Everything one cell left behind, and its file. Every table is rebuilt from these and nothing
+// else.
 #pragma once
 
 #include <cstdint>
@@ -74,7 +75,8 @@ struct Record {
 
 // Metrics in the order of the record, then seconds.* and bytes.* of its phases.
 std::vector<Metric> all_metrics(const Record& record);
-// One of them, or "layer.<full layer name>.<field>" with a number of LayerHealth ("loss", "relative_error", ...).
+// One of them, or "layer.<full layer name>.<field>" with a number of LayerHealth ("loss",
+// "relative_error", ...).
 std::optional<Metric> find_metric(const Record& record, const std::string& name);
 
 // The evaluation windows of a dataset; null if the record has none by that name.
@@ -88,12 +90,12 @@ std::vector<std::string> fallback_layers(const Record& record);
 // Layers with a larger relative error than RTN gives, by full name (faults QN-19).
 std::vector<std::string> layers_worse_than_rtn(const Record& record);
 
-// Strict JSON, indented, the same bytes in every locale. A value that is not finite becomes null beside a "reason" and
-// "non_finite": "nan", "inf" or "-inf"; text that is not UTF-8 gets U+FFFD.
+// Strict JSON, indented, the same bytes in every locale. A value that is not finite becomes null
+// beside a "reason" and "non_finite": "nan", "inf" or "-inf"; text that is not UTF-8 gets U+FFFD.
 std::string to_json(const Record& record);
 
-// Inverse of to_json. `where` names the file in messages. Throws Error: not JSON, another schema_version, a key that is
-// missing or of the wrong type.
+// Inverse of to_json. `where` names the file in messages. Throws Error: not JSON, another
+// schema_version, a key that is missing or of the wrong type.
 Record record_from_json(const std::string& text, const std::string& where);
 
 // <output>/records/<cell id>.json
@@ -101,8 +103,8 @@ std::filesystem::path record_path(const std::filesystem::path& output, const std
 void write_record(const std::filesystem::path& output, const Record& record);
 
 struct LoadedRecords {
-  std::vector<Record> records;         // by experiment, then position
-  std::vector<std::string> damaged;    // one message for each file that could not be read
+  std::vector<Record> records;       // by experiment, then position
+  std::vector<std::string> damaged;  // one message for each file that could not be read
 };
 // All of <output>/records. An absent folder has no records.
 LoadedRecords load_records(const std::filesystem::path& output);

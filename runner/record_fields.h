@@ -1,6 +1,6 @@
-// The keys of a record, listed once for writing and reading. A visitor takes v(key, member) and the special parts:
-// v.optional(key, member), a key that a file may lack;
-// v.value(metric), the number with what stands in for one that is not finite; v.cell(text), the settings as a JSON object;
+// The keys of a record, listed once for writing and reading. A visitor takes v(key, member) and the
+// special parts: v.optional(key, member), a key that a file may lack; v.value(metric), the number
+// with what stands in for one that is not finite; v.cell(text), the settings as a JSON object;
 // v.derived(record), keys that are written for readers of the file and ignored when it is read.
 #pragma once
 
@@ -126,7 +126,6 @@ void describe(V& v, Either<Expectation> auto& expectation) {
   v("source", expectation.source);
   v("confidence", expectation.confidence);
   v("where", expectation.where);
-  v("location", expectation.location);
 }
 
 template <class V>

@@ -70,7 +70,8 @@ Json write_value(const std::optional<T>& value) {
   return value ? write(*value) : Json(nullptr);
 }
 
-// Pairs in their order: a JSON object keeps no order that readers may rely on, and CSV columns follow this one.
+// Pairs in their order: a JSON object keeps no order that readers may rely on, and CSV columns
+// follow this one.
 Json write_value(const std::pair<std::string, std::string>& pair) {
   return Json::array({pair.first, pair.second});
 }
@@ -90,7 +91,7 @@ Json write_value(const std::map<std::string, T>& values) {
 }
 
 template <class T>
-  requires requires(Writer& writer, const T& value) { describe(writer, value); }
+requires requires(Writer& writer, const T& value) { describe(writer, value); }
 Json write_value(const T& value) {
   Writer writer;
   describe(writer, value);
@@ -108,7 +109,8 @@ void read(const Json& json, T& value);
 class Reader {
  public:
   explicit Reader(const Json& json) : json_(json) {
-    if (!json.is_object()) throw Error("", std::string("expected an object, got ") + json.type_name());
+    if (!json.is_object())
+      throw Error("", std::string("expected an object, got ") + json.type_name());
   }
 
   template <class T>
@@ -216,7 +218,7 @@ void read_value(const Json& json, std::map<std::string, T>& values) {
 }
 
 template <class T>
-  requires requires(Reader& reader, T& value) { describe(reader, value); }
+requires requires(Reader& reader, T& value) { describe(reader, value); }
 void read_value(const Json& json, T& value) {
   Reader reader(json);
   describe(reader, value);
@@ -227,7 +229,8 @@ void read(const Json& json, T& value) {
   read_value(json, value);
 }
 
-// Parses `text` and hands it to `read_json`, whose Errors name only a key: they get the file as their place.
+// Parses `text` and hands it to `read_json`, whose Errors name only a key: they get the file as
+// their place.
 template <class Read>
 void read_text(const std::string& text, const std::string& where, const Read& read_json) {
   const Json json = Json::parse(text, nullptr, false);

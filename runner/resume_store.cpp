@@ -27,7 +27,8 @@ Json describe_block(const FinishedBlock& finished) {
   return json;
 }
 
-QuantizedLinear read_linear(const SafetensorsFile& file, const std::string& name, const Json& json) {
+QuantizedLinear read_linear(const SafetensorsFile& file, const std::string& name,
+                            const Json& json) {
   QuantizedLinear linear;
   // Copies: the file is deleted while the model still uses them.
   const auto tensor = [&](const char* part) { return file.view(name + "." + part).clone(); };

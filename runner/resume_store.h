@@ -9,9 +9,11 @@
 
 namespace gptqb {
 
-// <output>/work/<cell id>/block_N.safetensors holds the tensors "<linear>.codes", ".scales", ".zeros" and
-// ".group_of_input"; its metadata holds one JSON text with the health of each layer, the hash of the block's output, and
-// the build that made it. One file a block, written atomically, so that a block is finished or not.
+// <output>/work/<cell id>/block_N.safetensors holds the tensors "<linear>.codes", ".scales",
+// ".zeros" and
+// ".group_of_input"; its metadata holds one JSON text with the health of each layer, the hash of
+// the block's output, and the build that made it. One file a block, written atomically, so that a
+// block is finished or not.
 class FileResumeStore : public ResumeStore {
  public:
   // `progress` gets a note for each file that is not used; it may be null.

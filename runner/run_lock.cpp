@@ -42,13 +42,17 @@ RunLock::RunLock(const std::filesystem::path& output) {
     ::close(descriptor_);
     if (code != EWOULDBLOCK)
       throw Error(path.string(), "expected to lock it, got '" + reason(code) + "'");
-    throw Error(output.string(), "expected an output folder that no other run uses, got one that "
-                                 "process " + owner + " is writing to. Wait for it, or give another "
-                                 "--output");
+    throw Error(output.string(),
+                "expected an output folder that no other run uses, got one that "
+                "process " +
+                    owner +
+                    " is writing to. Wait for it, or give another "
+                    "--output");
   }
   const std::string id = std::to_string(::getpid()) + "\n";
   // Only for the message above: that it is held does not depend on it.
-  if (::ftruncate(descriptor_, 0) != 0 || ::pwrite(descriptor_, id.data(), id.size(), 0) < 0) return;
+  if (::ftruncate(descriptor_, 0) != 0 || ::pwrite(descriptor_, id.data(), id.size(), 0) < 0)
+    return;
 }
 
 RunLock::~RunLock() { ::close(descriptor_); }

@@ -5,8 +5,8 @@
 
 namespace gptqb {
 
-// Holds <output>/.lock (flock: the system lets go of it when the process ends, however it ends) and writes this process's
-// id into it. Throws Error naming the id of the process that has it.
+// Holds <output>/.lock (flock: the system lets go of it when the process ends, however it ends) and
+// writes this process's id into it. Throws Error naming the id of the process that has it.
 class RunLock {
  public:
   explicit RunLock(const std::filesystem::path& output);

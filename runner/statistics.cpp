@@ -11,7 +11,8 @@ namespace {
 
 constexpr double kConfidence = 0.95;
 
-// Continued fraction of the incomplete beta function (Abramowitz and Stegun 26.5.8), by Lentz's method.
+// Continued fraction of the incomplete beta function (Abramowitz and Stegun 26.5.8), by Lentz's
+// method.
 double beta_fraction(double x, double a, double b) {
   constexpr double kTiny = 1e-300;
   const auto guard = [](double value) { return std::abs(value) < kTiny ? kTiny : value; };

@@ -7,10 +7,11 @@
 
 namespace gptqb {
 
-// A mean with its spread. `standard_error` = deviation / sqrt(count); both are empty for fewer than two samples.
+// A mean with its spread. `standard_error` = deviation / sqrt(count); both are empty for fewer than
+// two samples.
 struct MeanEstimate {
   int64_t count = 0;
-  double mean = 0;  // NaN for no samples
+  double mean = 0;                  // NaN for no samples
   std::optional<double> deviation;  // of the samples, with count - 1
   std::optional<double> standard_error;
 };
@@ -19,8 +20,9 @@ MeanEstimate estimate_mean(const std::vector<double>& samples);
 // Standard error of exp(mean loss) to first order: perplexity x standard error of the mean loss.
 double perplexity_standard_error(double perplexity, double standard_error_of_mean_loss);
 
-// Student's t: the value below which lies `probability` (0 < p < 1) with `degrees` >= 1 of freedom; found by inverting
-// the incomplete beta function, good to about 1e-10. Throws Error outside these bounds.
+// Student's t: the value below which lies `probability` (0 < p < 1) with `degrees` >= 1 of freedom;
+// found by inverting the incomplete beta function, good to about 1e-10. Throws Error outside these
+// bounds.
 double student_t_quantile(double probability, double degrees);
 
 // Mean of a[i] - b[i] over windows both models saw, with the 95 % interval mean +- half_width.
@@ -33,8 +35,9 @@ struct PairedDifference {
   bool tie() const { return half_width && mean <= *half_width && mean >= -*half_width; }
 };
 
-// Empty if the vectors differ in length, are empty, or hold a value that is not finite. A shared difficulty of windows
-// cancels, so this interval is much narrower than one from two separate means.
+// Empty if the vectors differ in length, are empty, or hold a value that is not finite. A shared
+// difficulty of windows cancels, so this interval is much narrower than one from two separate
+// means.
 std::optional<PairedDifference> paired_difference(const std::vector<double>& a,
                                                   const std::vector<double>& b);
 

@@ -15,14 +15,15 @@ std::string memory_text();
 
 class TerminalProgress : public Progress {
  public:
-  // Without a terminal (`terminal` false: a pipe, a log file) only notes are written. `clock` gives seconds.
+  // Without a terminal (`terminal` false: a pipe, a log file) only notes are written. `clock` gives
+  // seconds.
   TerminalProgress(std::ostream& out, bool terminal, std::function<double()> clock = steady_seconds,
                    std::function<std::string()> memory = memory_text);
   // Ends the line.
   ~TerminalProgress() override;
 
-  // The line: "blocks 12/30  40 %  1.30/s  0:14 left  1.2 GiB". It is drawn at most ten times a second and cut to
-  // 100 columns.
+  // The line: "blocks 12/30  40 %  1.30/s  0:14 left  1.2 GiB". It is drawn at most ten times a
+  // second and cut to 100 columns.
   void begin(const std::string& what, int64_t total) override;
   void advance(int64_t steps = 1) override;
   void note(const std::string& line) override;

@@ -16,8 +16,7 @@ std::string expectation_text(const Expectation& expectation) {
   if (expectation.at_most) return "at most " + number_text(*expectation.at_most);
   if (expectation.at_least) return "at least " + number_text(*expectation.at_least);
   std::string text = number_text(expectation.value.value_or(0));
-  if (expectation.tolerance_absolute)
-    text += " +- " + number_text(*expectation.tolerance_absolute);
+  if (expectation.tolerance_absolute) text += " +- " + number_text(*expectation.tolerance_absolute);
   if (expectation.tolerance_relative)
     text += " +- " + significant_text(100 * *expectation.tolerance_relative, 3) + " %";
   return text;

@@ -11,7 +11,8 @@
 namespace gptqb {
 
 enum class Outcome { kPass, kFail, kNotRun, kNotSupported, kNotComparable };
-const char* outcome_name(Outcome outcome);  // "PASS", "FAIL", "not run", "not supported yet", "not comparable"
+const char* outcome_name(
+    Outcome outcome);  // "PASS", "FAIL", "not run", "not supported yet", "not comparable"
 
 struct Verdict {
   std::string cell_id;
@@ -31,16 +32,18 @@ struct Verdict {
 //   FAIL            outside the tolerance or bound, or not finite
 //   not run         no record, a failed or skipped cell, or a metric the record lacks
 //   not supported   the cell was skipped because this program cannot do it yet
-//   not comparable  a published time (seconds.* with `value`: a ratio is given instead, both devices matter), or a
+//   not comparable  a published time (seconds.* with `value`: a ratio is given instead, both
+//   devices matter), or a
 //                   synthetic model
 // A value on the border of its tolerance passes (by a rounding error of 1e-12 of the value).
-Verdict judge(const Expectation& expectation, const std::string& cell_id, const std::string& experiment,
-              const Record* record);
+Verdict judge(const Expectation& expectation, const std::string& cell_id,
+              const std::string& experiment, const Record* record);
 
 // All expectations of a plan, in its order.
 std::vector<Verdict> judge_plan(const Plan& plan, const std::vector<Record>& records);
 
-// The expectations that the records themselves carry: tables are rebuilt with the verdicts of their run.
+// The expectations that the records themselves carry: tables are rebuilt with the verdicts of their
+// run.
 std::vector<Verdict> judge_records(const std::vector<Record>& records);
 
 // Whether any verdict is FAIL: the exit code is then 1.

@@ -22,7 +22,8 @@ bool same_model(const Record& a, const Record& b) {
          settings_under(a, {"model."}) == settings_under(b, {"model."});
 }
 
-const Record* find(const std::vector<Record>& records, const std::function<bool(const Record&)>& fits) {
+const Record* find(const std::vector<Record>& records,
+                   const std::function<bool(const Record&)>& fits) {
   for (const Record& record : records)
     if (record.status == CellStatus::kOk && fits(record)) return &record;
   return nullptr;

@@ -10,10 +10,12 @@
 
 namespace gptqb {
 
-// Whether the losses of two records on `dataset` are of the same token windows, computed in the same dtype.
+// Whether the losses of two records on `dataset` are of the same token windows, computed in the
+// same dtype.
 bool same_windows(const Record& a, const Record& b, const std::string& dataset);
 
-// The dense cell (method `none`) of the same model and dtype that saw the same windows of `dataset`; null if none.
+// The dense cell (method `none`) of the same model and dtype that saw the same windows of
+// `dataset`; null if none.
 const Record* dense_baseline(const Record& record, const std::vector<Record>& records,
                              const std::string& dataset);
 
@@ -21,8 +23,8 @@ const Record* dense_baseline(const Record& record, const std::vector<Record>& re
 const Record* rtn_baseline(const Record& record, const std::vector<Record>& records,
                            const std::string& dataset);
 
-// Loss of `record` minus loss of `baseline` in nats a token, paired over the windows of `dataset`. Empty without a
-// baseline or without window losses.
+// Loss of `record` minus loss of `baseline` in nats a token, paired over the windows of `dataset`.
+// Empty without a baseline or without window losses.
 std::optional<PairedDifference> loss_difference(const Record& record, const Record* baseline,
                                                 const std::string& dataset);
 

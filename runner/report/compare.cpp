@@ -59,8 +59,7 @@ void judge_relative(const Metric& before, const Metric& after, double threshold,
     change.change = std::isfinite(before.value) ? Change::kWorse : Change::kBetter;
     return;
   }
-  const double relative =
-      (after.value - before.value) / std::max(std::abs(before.value), 1e-300);
+  const double relative = (after.value - before.value) / std::max(std::abs(before.value), 1e-300);
   change.detail = signed_text(100 * relative, 3) + " %, noise up to " +
                   significant_text(100 * threshold, 2) + " %";
   if (std::abs(relative) <= threshold) return;
@@ -139,7 +138,8 @@ class Comparer {
       change.detail = "another device";
       return;
     }
-    judge_relative(old, now, is_time(now.name) ? options_.time_threshold : options_.relative_threshold,
+    judge_relative(old, now,
+                   is_time(now.name) ? options_.time_threshold : options_.relative_threshold,
                    change);
   }
 

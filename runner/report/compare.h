@@ -10,7 +10,8 @@
 namespace gptqb {
 
 struct CompareOptions {
-  // Of metrics without paired samples: a change by less than this share is noise. Times need more room than results.
+  // Of metrics without paired samples: a change by less than this share is noise. Times need more
+  // room than results.
   double relative_threshold = 0.005;
   double time_threshold = 0.10;
   // A loss difference below this many nats a token is no regression however sure it is.
@@ -18,7 +19,8 @@ struct CompareOptions {
 };
 
 enum class Change { kSame, kBetter, kWorse, kMissing, kNew, kNotComparable };
-const char* change_name(Change change);  // "same", "better", "WORSE", "MISSING", "new", "not comparable"
+const char* change_name(
+    Change change);  // "same", "better", "WORSE", "MISSING", "new", "not comparable"
 
 struct MetricChange {
   std::string cell_id;
@@ -37,16 +39,18 @@ struct Comparison {
   bool tripped() const;
 };
 
-// Cells are matched by id. Perplexities over the same windows are compared by the paired 95 % interval of their losses;
-// other metrics by their relative change; times only on the same device. A cell or metric that was there and is no more
-// trips the gate; one that is only in `after` does not.
+// Cells are matched by id. Perplexities over the same windows are compared by the paired 95 %
+// interval of their losses; other metrics by their relative change; times only on the same device.
+// A cell or metric that was there and is no more trips the gate; one that is only in `after` does
+// not.
 Comparison compare_records(const std::vector<Record>& before, const std::vector<Record>& after,
                            const CompareOptions& options = {});
 
 // Markdown, regressions first; unchanged metrics are only counted.
 std::string comparison_text(const Comparison& comparison);
 
-// JUnit XML for CI: a test case for each metric of each cell, a failure for each that trips the gate.
+// JUnit XML for CI: a test case for each metric of each cell, a failure for each that trips the
+// gate.
 std::string junit_xml(const Comparison& comparison);
 
 }  // namespace gptqb

@@ -75,7 +75,8 @@ std::string junit_xml(const Comparison& comparison) {
                         ", after " + change.after + "; " + change.detail);
     cases += "\"/>\n  </testcase>\n";
   }
-  return "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"gptq-bench compare\" tests=\"" +
+  return "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"gptq-bench compare\" "
+         "tests=\"" +
          std::to_string(comparison.changes.size()) + "\" failures=\"" + std::to_string(failures) +
          "\">\n" + cases + "</testsuite>\n";
 }

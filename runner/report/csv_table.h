@@ -1,8 +1,10 @@
-// A CSV file in the making, by RFC 4180: comma, CRLF, quotes around cells that need them, a quote doubled.
+// A CSV file in the making, by RFC 4180: comma, CRLF, quotes around cells that need them, a quote
+// doubled.
 //
-// Missing values are empty cells; numbers that are not finite are nan, inf, -inf. Text that a spreadsheet would take for a
-// formula (it begins with = + - @ or a tab) gets an apostrophe before it; so does text that begins with an apostrophe, so
-// that a reader can take one away. Numbers are written as they are.
+// Missing values are empty cells; numbers that are not finite are nan, inf, -inf. Text that a
+// spreadsheet would take for a formula (it begins with = + - @ or a tab) gets an apostrophe before
+// it; so does text that begins with an apostrophe, so that a reader can take one away. Numbers are
+// written as they are.
 #pragma once
 
 #include <cstdint>

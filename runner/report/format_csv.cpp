@@ -1,6 +1,8 @@
-// results.csv: one row a cell. After the columns that docs/architecture.md fixes come, for each metric with an error,
-// `<metric>.stderr`; for each dataset `windows.`, `seqlen.`, `loss_vs_dense.` and `loss_vs_rtn.` (mean paired difference in
-// nats a token) with `.ci95` (half the width of its interval); and the layers that fell back, device and commit.
+// results.csv: one row a cell. After the columns that docs/architecture.md fixes come, for each
+// metric with an error,
+// `<metric>.stderr`; for each dataset `windows.`, `seqlen.`, `loss_vs_dense.` and `loss_vs_rtn.`
+// (mean paired difference in nats a token) with `.ci95` (half the width of its interval); and the
+// layers that fell back, device and commit.
 #include "runner/report/baseline.h"
 #include "runner/report/csv_table.h"
 #include "runner/report/report.h"
@@ -61,8 +63,8 @@ std::string render_csv(const ReportData& data) {
     for (const std::string& dataset : datasets) set_dataset(record, data.records, dataset, table);
     table.set("fallback_layers", static_cast<int64_t>(fallback_layers(record).size()));
     table.set("resumed_blocks", record.resumed_blocks);
-    table.set("device", record.environment.gpu.empty() ? record.environment.cpu
-                                                       : record.environment.gpu);
+    table.set("device",
+              record.environment.gpu.empty() ? record.environment.cpu : record.environment.gpu);
     table.set("commit", record.environment.build.commit +
                             (record.environment.build.dirty ? " with changes" : ""));
   }

@@ -8,8 +8,10 @@ namespace gptqb {
 namespace {
 
 constexpr const char* kLegend =
-    "Perplexity ± its standard error. Loss: nats a token, mean difference over the same windows ± half "
-    "its 95 % interval (paired, Student t); a tie is a difference the interval does not tell from 0. "
+    "Perplexity ± its standard error. Loss: nats a token, mean difference over the same windows ± "
+    "half "
+    "its 95 % interval (paired, Student t); a tie is a difference the interval does not tell from "
+    "0. "
     "bits/weight: of the quantized layers, scales, zeros and indices counted.\n";
 
 std::vector<std::string> experiments_of(const std::vector<Record>& records) {

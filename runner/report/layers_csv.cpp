@@ -5,13 +5,29 @@
 namespace gptqb {
 namespace {
 
-constexpr const char* kColumns[] = {
-    "cell_id",        "layer",         "method",          "bits",
-    "group_size",     "loss",          "relative_error",  "relative_error_heldout",
-    "relative_error_rtn", "drift",     "damping",         "damping_tries",
-    "condition",      "dead_columns",  "non_finite_inputs", "outlier_share",
-    "clipped",        "tokens",        "sequences",       "status",
-    "seconds_hessian", "seconds_factor", "seconds_solve"};
+constexpr const char* kColumns[] = {"cell_id",
+                                    "layer",
+                                    "method",
+                                    "bits",
+                                    "group_size",
+                                    "loss",
+                                    "relative_error",
+                                    "relative_error_heldout",
+                                    "relative_error_rtn",
+                                    "drift",
+                                    "damping",
+                                    "damping_tries",
+                                    "condition",
+                                    "dead_columns",
+                                    "non_finite_inputs",
+                                    "outlier_share",
+                                    "clipped",
+                                    "tokens",
+                                    "sequences",
+                                    "status",
+                                    "seconds_hessian",
+                                    "seconds_factor",
+                                    "seconds_solve"};
 
 }  // namespace
 

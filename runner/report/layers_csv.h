@@ -8,7 +8,8 @@
 
 namespace gptqb {
 
-// Columns as in docs/architecture.md, in that order; numbers that do not apply to a layer are empty.
+// Columns as in docs/architecture.md, in that order; numbers that do not apply to a layer are
+// empty.
 std::string layers_csv(const std::vector<Record>& records);
 
 }  // namespace gptqb

@@ -81,7 +81,8 @@ std::string marks_text(const Record& record) {
     if (!marks.empty()) marks += "; ";
     marks += mark;
   };
-  if (record.status != CellStatus::kOk) add(std::string(status_name(record.status)) + ", see below");
+  if (record.status != CellStatus::kOk)
+    add(std::string(status_name(record.status)) + ", see below");
   if (is_synthetic(record)) add("synthetic weights");
   const size_t fallbacks = fallback_layers(record).size();
   if (fallbacks > 0) add("fallback in " + std::to_string(fallbacks) + " layers");

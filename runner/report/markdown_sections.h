@@ -1,4 +1,5 @@
-// The parts of table.md. Each is Markdown text that ends with a line break, or empty where it has nothing to say.
+// The parts of table.md. Each is Markdown text that ends with a line break, or empty where it has
+// nothing to say.
 #pragma once
 
 #include <string>
@@ -10,7 +11,8 @@ namespace gptqb {
 
 using RecordPointers = std::vector<const Record*>;
 
-// The rows: settings, per dataset perplexity with its error and paired differences, size, time, marks.
+// The rows: settings, per dataset perplexity with its error and paired differences, size, time,
+// marks.
 std::string main_table(const RecordPointers& rows, const std::vector<Record>& all);
 // Cells that differ in nothing but the calibration seed: mean, spread and number.
 std::string seeds_table(const RecordPointers& rows);

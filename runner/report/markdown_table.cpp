@@ -7,8 +7,9 @@ namespace {
 
 // Code points of UTF-8 text: every byte but continuation bytes.
 size_t width_of(const std::string& text) {
-  return static_cast<size_t>(std::count_if(
-      text.begin(), text.end(), [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }));
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char byte) {
+    return (static_cast<unsigned char>(byte) & 0xC0) != 0x80;
+  }));
 }
 
 std::string padded(const std::string& text, size_t width, bool right) {

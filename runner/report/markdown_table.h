@@ -1,4 +1,5 @@
-// A Markdown table whose source is readable too: columns are padded to one width, numbers to the right.
+// A Markdown table whose source is readable too: columns are padded to one width, numbers to the
+// right.
 #pragma once
 
 #include <string>
@@ -23,7 +24,8 @@ class MarkdownTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// Text that stays one cell and shows as it is: | < and backslash are escaped, line breaks become spaces.
+// Text that stays one cell and shows as it is: | < and backslash are escaped, line breaks become
+// spaces.
 std::string markdown_escape(const std::string& text);
 
 }  // namespace gptqb

@@ -17,7 +17,8 @@ template <class... Format>
 std::string converted(double value, Format... format) {
   if (!std::isfinite(value)) return non_finite_text(value);
   std::array<char, 512> buffer;
-  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, format...).ptr;
+  const auto end =
+      std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, format...).ptr;
   return std::string(buffer.data(), end);
 }
 

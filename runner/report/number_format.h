@@ -7,12 +7,13 @@
 
 namespace gptqb {
 
-// The shortest decimal text that reads back as `value`; "nan", "inf", "-inf" where it is not finite.
+// The shortest decimal text that reads back as `value`; "nan", "inf", "-inf" where it is not
+// finite.
 std::string number_text(double value);
 // With `digits` after the point.
 std::string fixed_text(double value, int digits);
-// With `digits` significant digits, trailing zeros kept where they are digits: 5.850 for (5.85, 4); plain notation
-// from 1e-4 to 1e9, else with an exponent.
+// With `digits` significant digits, trailing zeros kept where they are digits: 5.850 for (5.85, 4);
+// plain notation from 1e-4 to 1e9, else with an exponent.
 std::string significant_text(double value, int digits);
 // With its sign: "+0.012", "-0.012", "0".
 std::string signed_text(double value, int digits);

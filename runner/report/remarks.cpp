@@ -22,7 +22,8 @@ std::string remarks(const RecordPointers& rows) {
   std::string absent;
   std::string notes;
   for (const Record* row : rows) {
-    const std::string start = "- " + row->cell_id + " (" + markdown_escape(cell_label(*row)) + "): ";
+    const std::string start =
+        "- " + row->cell_id + " (" + markdown_escape(cell_label(*row)) + "): ";
     if (row->status != CellStatus::kOk)
       absent += start + status_name(row->status) + ": " + markdown_escape(row->reason) + "\n";
     for (const std::string& note : row->notes) notes += start + markdown_escape(note) + "\n";

@@ -12,12 +12,11 @@ namespace gptqb {
 #undef GPTQB_REPORT_FORMAT
 
 const Registry<ReportFormat>& report_formats() {
-  static const Registry<ReportFormat> registry("report format",
-                                               {
+  static const Registry<ReportFormat> registry("report format", {
 #define GPTQB_REPORT_FORMAT(name, file, summary) {#name, summary, {file, render_##name}, ""},
 #include "runner/report/report_formats.def"
 #undef GPTQB_REPORT_FORMAT
-                                               });
+                                                                });
   return registry;
 }
 

@@ -12,7 +12,7 @@
 namespace gptqb {
 
 struct ReportData {
-  std::vector<Record> records;       // rows, in this order
+  std::vector<Record> records;  // rows, in this order
   std::vector<Verdict> verdicts;
   std::vector<std::string> damaged;  // messages of record files that could not be read
 };
@@ -25,7 +25,8 @@ struct ReportFormat {
 // report_formats.def: md, csv, json.
 const Registry<ReportFormat>& report_formats();
 
-// Writes every format and layers.csv into `output`, each atomically. Returns the files in the order written.
+// Writes every format and layers.csv into `output`, each atomically. Returns the files in the order
+// written.
 std::vector<std::filesystem::path> write_reports(const std::filesystem::path& output,
                                                  const ReportData& data);
 

@@ -9,8 +9,8 @@
 
 namespace gptqb {
 
-// Keys with two or more values among `records`, in the order they first appear. A record that lacks a key does not
-// count, so that `none`, which has no `quant.*`, makes nothing vary.
+// Keys with two or more values among `records`, in the order they first appear. A record that lacks
+// a key does not count, so that `none`, which has no `quant.*`, makes nothing vary.
 std::vector<std::string> varying_settings(const std::vector<const Record*>& records);
 
 // The others, with their value, where at least one record has the key.

@@ -31,8 +31,8 @@ std::string verdict_table(const std::vector<Verdict>& verdicts) {
   for (const Verdict& verdict : verdicts) {
     table.add_row({verdict.where, verdict.metric, verdict.expected,
                    verdict.measured ? significant_text(*verdict.measured, 5) : "–",
-                   verdict.deviation_text.empty() ? "–" : verdict.deviation_text, outcome_text(verdict),
-                   verdict.source});
+                   verdict.deviation_text.empty() ? "–" : verdict.deviation_text,
+                   outcome_text(verdict), verdict.source});
   }
   return "## Verdicts\n\n" + table.text();
 }

@@ -72,7 +72,8 @@ TEST_F(AtomicFileTest, HonoursTheUmaskSoThatOthersCanReadResults) {
   EXPECT_NE(permissions & fs::perms::others_read, fs::perms::none);
 }
 
-// The disk is full after 4096 bytes: the system refuses the rest of the write with EFBIG, as ENOSPC would.
+// The disk is full after 4096 bytes: the system refuses the rest of the write with EFBIG, as ENOSPC
+// would.
 TEST_F(AtomicFileTest, FullDiskKeepsTheOldFileAndNothingHalfWritten) {
   const fs::path path = folder_ / "record.json";
   write_file_atomically(path, "old");

@@ -35,8 +35,7 @@ TEST(CompareTest, PairedLossesDecideAboutPerplexity) {
   const Comparison better = compare_records({before}, {sample({0.9, 1.9, 2.9, 3.9})});
   EXPECT_EQ(change_of(better, "perplexity.wikitext2").change, Change::kBetter);
   // Certain, but too small to matter: another order of summation does this.
-  EXPECT_FALSE(
-      compare_records({before}, {sample({1.00001, 2.00001, 3.00001, 4.00001})}).tripped());
+  EXPECT_FALSE(compare_records({before}, {sample({1.00001, 2.00001, 3.00001, 4.00001})}).tripped());
 }
 
 TEST(CompareTest, OtherWindowsAreNotCompared) {
@@ -87,8 +86,10 @@ TEST(CompareTest, TextCountsWhatIsSameAndListsTheRest) {
   EXPECT_EQ(comparison_text(compare_records({cell}, {cell})),
             "1 cells in both, 1 metrics unchanged within noise, the gate holds\n");
   const std::string text = comparison_text(compare_records({cell}, {}));
-  EXPECT_THAT(text, HasSubstr("0 cells in both, 0 metrics unchanged within noise, the gate TRIPPED\n"));
-  EXPECT_THAT(text, HasSubstr("| g    | gptq 4 bits, whole rows | status | ok     |       | MISSING |"));
+  EXPECT_THAT(text,
+              HasSubstr("0 cells in both, 0 metrics unchanged within noise, the gate TRIPPED\n"));
+  EXPECT_THAT(text,
+              HasSubstr("| g    | gptq 4 bits, whole rows | status | ok     |       | MISSING |"));
 }
 
 TEST(CompareTest, JunitHasAFailureForEachRegression) {

@@ -13,7 +13,8 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 BuildInfo cuda_build() {
-  return {"0.1.0", "0123456789abcdef", false, "GNU-12", "Release -O3", "2.11.0", "12.8", "80 90a-real"};
+  return {"0.1.0",       "0123456789abcdef", false,  "GNU-12",
+          "Release -O3", "2.11.0",           "12.8", "80 90a-real"};
 }
 
 TEST(DoctorTest, ABuildWithoutCudaHasNoGpuAndThatIsNoFault) {
@@ -43,17 +44,19 @@ TEST(DoctorTest, AGpuIsShownBesideTheArchitecturesOfTheBuild) {
   device.capability_minor = 1;
   device.unusable = "no code for architecture 61";
   cuda.devices.push_back(device);
-  EXPECT_EQ(doctor_text(check_gpus(cuda_build(), cuda)),
-            "ok  CUDA: driver supports 12.8, runtime 12.8, code for 80 90a-real\n"
-            "ok  GPU 0: NVIDIA H200, architecture 90, 139.0 GiB of 140.0 GiB free\n"
-            "!!  GPU 1: Old card, architecture 61, 139.0 GiB of 140.0 GiB free: no code for architecture "
-            "61\n");
+  EXPECT_EQ(
+      doctor_text(check_gpus(cuda_build(), cuda)),
+      "ok  CUDA: driver supports 12.8, runtime 12.8, code for 80 90a-real\n"
+      "ok  GPU 0: NVIDIA H200, architecture 90, 139.0 GiB of 140.0 GiB free\n"
+      "!!  GPU 1: Old card, architecture 61, 139.0 GiB of 140.0 GiB free: no code for architecture "
+      "61\n");
 }
 
 TEST(DoctorTest, AnUnoptimizedBuildIsAFault) {
   BuildInfo build = cuda_build();
   build.flags = "Debug -g";
-  EXPECT_THAT(doctor_text(check_build(build)), HasSubstr("!!  build: compiled without optimization"));
+  EXPECT_THAT(doctor_text(check_build(build)),
+              HasSubstr("!!  build: compiled without optimization"));
   EXPECT_THAT(doctor_text(check_build(cuda_build())), StartsWith("ok  build: gptq-bench 0.1.0"));
 }
 
@@ -70,11 +73,14 @@ TEST(DoctorTest, DataFilesAreFoundUnderAnySpelling) {
   const test::TemporaryFolder folder;
   write_file_atomically(folder.path() / "wikitext-2-raw" / "wiki.test.raw.xz", "x");
   const std::string text = doctor_text(check_data(folder.path()));
-  EXPECT_THAT(text, HasSubstr("ok  wikitext2: " +
-                              (folder.path() / "wikitext-2-raw" / "wiki.test.raw.xz").string() + "\n"));
-  EXPECT_THAT(text, HasSubstr("--  ptb-new: ptb/ptb.test.txt is not there (plain, .gz, .xz or .zst)\n"));
+  EXPECT_THAT(text,
+              HasSubstr("ok  wikitext2: " +
+                        (folder.path() / "wikitext-2-raw" / "wiki.test.raw.xz").string() + "\n"));
+  EXPECT_THAT(text,
+              HasSubstr("--  ptb-new: ptb/ptb.test.txt is not there (plain, .gz, .xz or .zst)\n"));
   EXPECT_THAT(doctor_text(check_data("")), StartsWith("--  data: GPTQ_BENCH_DATA is not set"));
-  EXPECT_THAT(doctor_text(check_data("/nonexistent")), StartsWith("!!  data: GPTQ_BENCH_DATA is /non"));
+  EXPECT_THAT(doctor_text(check_data("/nonexistent")),
+              StartsWith("!!  data: GPTQ_BENCH_DATA is /non"));
 }
 
 TEST(DoctorTest, ModelsAreFoldersWithAConfig) {
@@ -88,8 +94,9 @@ TEST(DoctorTest, ModelsAreFoldersWithAConfig) {
 
 TEST(DoctorTest, ResultsMustBeWritableAndNothingStays) {
   const test::TemporaryFolder folder;
-  EXPECT_THAT(doctor_text(check_output(folder.path() / "results")),
-              StartsWith("ok  results: " + (folder.path() / "results").string() + " can be written"));
+  EXPECT_THAT(
+      doctor_text(check_output(folder.path() / "results")),
+      StartsWith("ok  results: " + (folder.path() / "results").string() + " can be written"));
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "results"));
   write_file_atomically(folder.path() / "file", "x");
   EXPECT_THAT(doctor_text(check_output(folder.path() / "file")), StartsWith("!!  results: ["));
@@ -98,8 +105,8 @@ TEST(DoctorTest, ResultsMustBeWritableAndNothingStays) {
 TEST(DoctorTest, TheWholeReportHasALineForEachTopic) {
   const test::TemporaryFolder folder;
   const std::string report = doctor_report({"", "", folder.path()});
-  for (const char* topic : {"  build: ", "GPU", "  system: ", "  processor: ", "  memory: ", "  data: ",
-                            "  models: ", "  results: "})
+  for (const char* topic : {"  build: ", "GPU", "  system: ", "  processor: ", "  memory: ",
+                            "  data: ", "  models: ", "  results: "})
     EXPECT_THAT(report, HasSubstr(topic));
 }
 

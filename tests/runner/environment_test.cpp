@@ -37,13 +37,15 @@ TEST(EnvironmentTest, TheBuildIsIdentifiedOnce) {
 TEST(EnvironmentTest, VersionLineNamesCommitCompilerAndCuda) {
   BuildInfo build{"0.1.0", "0123456789abcdef", true, "GNU-12.2.0", "-O3", "2.11.0", "", ""};
   EXPECT_EQ(version_line(build),
-            "gptq-bench 0.1.0 (commit 0123456789ab with changes, GNU-12.2.0, torch 2.11.0, without CUDA)");
+            "gptq-bench 0.1.0 (commit 0123456789ab with changes, GNU-12.2.0, torch 2.11.0, without "
+            "CUDA)");
   build.cuda = "12.8.93";
   build.cuda_architectures = "80 90a-real";
   build.dirty = false;
   build.commit = "unknown";
-  EXPECT_EQ(version_line(build),
-            "gptq-bench 0.1.0 (commit unknown, GNU-12.2.0, torch 2.11.0, CUDA 12.8.93 for 80 90a-real)");
+  EXPECT_EQ(
+      version_line(build),
+      "gptq-bench 0.1.0 (commit unknown, GNU-12.2.0, torch 2.11.0, CUDA 12.8.93 for 80 90a-real)");
 }
 
 TEST(EnvironmentTest, DeviceLineNamesGpuOrProcessor) {

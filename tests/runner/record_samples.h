@@ -50,7 +50,8 @@ inline Metric metric(const std::string& name, double value, std::vector<double> 
   return result;
 }
 
-// An ok cell of model "m" on windows "w" of wikitext2 with these window losses; `bits` 0: no `quant.*` settings.
+// An ok cell of model "m" on windows "w" of wikitext2 with these window losses; `bits` 0: no
+// `quant.*` settings.
 inline Record record(const std::string& id, const std::string& method, int bits, double perplexity,
                      std::vector<double> losses) {
   Record result;
@@ -78,7 +79,8 @@ inline Record record(const std::string& id, const std::string& method, int bits,
   result.environment.cpu = "Test CPU";
   result.environment.threads = 2;
   result.environment.os = "Test OS";
-  result.environment.build = {"0.1.0", "0123456789abcdef", false, "GNU-12", "-O3", "2.11.0", "", ""};
+  result.environment.build = {"0.1.0", "0123456789abcdef", false, "GNU-12",
+                              "-O3",   "2.11.0",           "",    ""};
   return result;
 }
 

@@ -29,7 +29,8 @@ Record full_record() {
   full.reason = "a \"quoted\" reason,\n=second\tline \\ über";
   full.metrics[0].standard_error = 0.0625;
   full.metrics[0].note = "note";
-  full.layers = {layer("model.layers.0.q"), layer("model.layers.0.k", "rtn: not positive definite")};
+  full.layers = {layer("model.layers.0.q"),
+                 layer("model.layers.0.k", "rtn: not positive definite")};
   full.layers[0].condition = 1e9;
   full.layers[0].tokens = 4096;
   full.seconds = {{"solve", 1.25}, {"hessian", 0.5}};
@@ -133,9 +134,10 @@ TEST(RecordTest, FindsMetricsPhasesAndLayers) {
 }
 
 TEST(RecordTest, DamagedTextIsRefusedByFileAndKey) {
-  EXPECT_EQ(message_of([] { record_from_json("{\"cell_id\": ", "r.json"); }),
-            "[r.json] expected JSON, got 12 bytes that are none. Delete the file to have its cell run "
-            "again");
+  EXPECT_EQ(
+      message_of([] { record_from_json("{\"cell_id\": ", "r.json"); }),
+      "[r.json] expected JSON, got 12 bytes that are none. Delete the file to have its cell run "
+      "again");
   EXPECT_EQ(message_of([] { record_from_json("[]", "r.json"); }),
             "[r.json] expected an object, got array");
   EXPECT_EQ(message_of([] { record_from_json("{\"schema_version\": 99}", "r.json"); }),

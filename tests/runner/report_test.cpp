@@ -53,9 +53,9 @@ std::vector<std::vector<std::string>> parse_csv(const std::string& text) {
 
 // Dense, RTN and GPTQ at 4 bits on the same four windows.
 std::vector<Record> three_records() {
-  std::vector<Record> records = {
-      record("d", "none", 0, 10, {1, 2, 3, 4}), record("r", "rtn", 4, 12, {1.5, 2.5, 3.5, 4.5}),
-      record("g", "gptq", 4, 10.5, {1.25, 2.125, 3.25, 4.125})};
+  std::vector<Record> records = {record("d", "none", 0, 10, {1, 2, 3, 4}),
+                                 record("r", "rtn", 4, 12, {1.5, 2.5, 3.5, 4.5}),
+                                 record("g", "gptq", 4, 10.5, {1.25, 2.125, 3.25, 4.125})};
   for (size_t i = 0; i < records.size(); ++i) records[i].position = static_cast<int64_t>(i);
   records[2].metrics[0].standard_error = 0.25;
   records[2].metrics.push_back(metric("bits_per_weight.linear", 4.125));
@@ -99,11 +99,20 @@ TEST(CsvTableTest, ExactBytes) {
   EXPECT_EQ(table.text(), "a,b,c\r\n\"x,y\",0.5,\r\n,,-3\r\n");
 }
 
-// Faults EH-12: anything a name may hold comes back through CSV, and no spreadsheet takes it for a formula.
+// Faults EH-12: anything a name may hold comes back through CSV, and no spreadsheet takes it for a
+// formula.
 TEST(CsvTableTest, AnyTextSurvivesAndFormulasAreText) {
-  const std::vector<std::string> texts = {"quote \" backslash \\ percent % tab \t newline \n comma ,",
-                                          "=1+1", "+cmd", "-x", "@sum", "'quoted", "über 模型", "-1",
-                                          "1e-5", ""};
+  const std::vector<std::string> texts = {
+      "quote \" backslash \\ percent % tab \t newline \n comma ,",
+      "=1+1",
+      "+cmd",
+      "-x",
+      "@sum",
+      "'quoted",
+      "über 模型",
+      "-1",
+      "1e-5",
+      ""};
   CsvTable table;
   for (const std::string& text : texts) {
     table.add_row();
@@ -131,7 +140,8 @@ TEST(MarkdownTableTest, PadsByLettersNotBytesAndEscapes) {
 
 TEST(ReportTest, FilesAndLinesOfTheRegistryAgree) {
   std::vector<std::string> files;
-  const std::filesystem::path folder = std::filesystem::path(GPTQB_SOURCE_DIR) / "runner" / "report";
+  const std::filesystem::path folder =
+      std::filesystem::path(GPTQB_SOURCE_DIR) / "runner" / "report";
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     if (name.rfind("format_", 0) == 0) files.push_back(entry.path().stem().string().substr(7));
@@ -155,13 +165,14 @@ TEST(ReportTest, CsvHasTheFixedColumnsFirst) {
   EXPECT_THAT(rows[0],
               ElementsAre("cell_id", "experiment", "status", "reason", "model.path", "method.name",
                           "quant.bits", "quant.group_size", "perplexity.wikitext2",
-                          "bits_per_weight.linear", "seconds.quantize", "perplexity.wikitext2.stderr",
-                          "windows.wikitext2", "seqlen.wikitext2", "loss_vs_dense.wikitext2",
-                          "loss_vs_dense.wikitext2.ci95", "loss_vs_rtn.wikitext2",
-                          "loss_vs_rtn.wikitext2.ci95", "fallback_layers", "resumed_blocks", "device",
-                          "commit"));
-  EXPECT_THAT(rows[1], ElementsAre("d", "tiny", "ok", "", "m", "none", "", "", "10", "", "", "", "4",
-                                   "8", "0", "0", "", "", "0", "0", "Test CPU", "0123456789abcdef"));
+                          "bits_per_weight.linear", "seconds.quantize",
+                          "perplexity.wikitext2.stderr", "windows.wikitext2", "seqlen.wikitext2",
+                          "loss_vs_dense.wikitext2", "loss_vs_dense.wikitext2.ci95",
+                          "loss_vs_rtn.wikitext2", "loss_vs_rtn.wikitext2.ci95", "fallback_layers",
+                          "resumed_blocks", "device", "commit"));
+  EXPECT_THAT(rows[1],
+              ElementsAre("d", "tiny", "ok", "", "m", "none", "", "", "10", "", "", "", "4", "8",
+                          "0", "0", "", "", "0", "0", "Test CPU", "0123456789abcdef"));
   EXPECT_EQ(rows[3][14], "0.1875");
   EXPECT_EQ(rows[3][16], "-0.3125");
 }
@@ -179,7 +190,8 @@ TEST(ReportTest, SkippedAndFailedCellsKeepTheirRows) {
   EXPECT_EQ(rows[3][16], "") << "a failed cell is no baseline";
   const std::string table = report_formats().at("md").make.render({records, {}, {}});
   EXPECT_THAT(table, HasSubstr("failed, see below"));
-  EXPECT_THAT(table, HasSubstr("- r (rtn 4 bits, whole rows): failed: out of memory, \"really\" =bad\n"));
+  EXPECT_THAT(table,
+              HasSubstr("- r (rtn 4 bits, whole rows): failed: out of memory, \"really\" =bad\n"));
 }
 
 TEST(ReportTest, ValuesThatAreNotFiniteHaveADocumentedToken) {
@@ -191,16 +203,20 @@ TEST(ReportTest, ValuesThatAreNotFiniteHaveADocumentedToken) {
 
 TEST(ReportTest, TableShowsDifferencesAndWhatTheyStandOn) {
   const std::string table = report_formats().at("md").make.render({three_records(), {}, {}});
-  // Differences 0.25, 0.125, 0.25, 0.125: mean 0.1875, deviation 0.0722, t(3) = 3.182, half width 0.1148.
-  EXPECT_THAT(table, HasSubstr("| gptq   |    4 |   row | c4@train 128 x 2048 |        10.500 ± 0.25 | "
-                               "+0.188 ± 0.11 | -0.312 ± 0.11 |   4 x 8 |       4.125 |        2.50 |"));
+  // Differences 0.25, 0.125, 0.25, 0.125: mean 0.1875, deviation 0.0722, t(3) = 3.182, half width
+  // 0.1148.
+  EXPECT_THAT(table,
+              HasSubstr("| gptq   |    4 |   row | c4@train 128 x 2048 |        10.500 ± 0.25 | "
+                        "+0.188 ± 0.11 | -0.312 ± 0.11 |   4 x 8 |       4.125 |        2.50 |"));
   EXPECT_THAT(table, HasSubstr("(baseline)"));
   EXPECT_THAT(table, HasSubstr("- calibration: c4@train, 128 windows of 2048 tokens"));
-  EXPECT_THAT(table, HasSubstr("- evaluation: wikitext2@test, 4 windows of 8 tokens, from 3 documents with "
-                               "35 tokens (3 left over), ids sha256 0123456789ab\n"));
+  EXPECT_THAT(
+      table, HasSubstr("- evaluation: wikitext2@test, 4 windows of 8 tokens, from 3 documents with "
+                       "35 tokens (3 left over), ids sha256 0123456789ab\n"));
   EXPECT_THAT(table, HasSubstr("- device: Test CPU (2 threads)\n"));
-  EXPECT_THAT(table, HasSubstr("gptq-bench 0.1.0 (commit 0123456789ab, GNU-12, torch 2.11.0, without "
-                               "CUDA), Test OS\n"));
+  EXPECT_THAT(table,
+              HasSubstr("gptq-bench 0.1.0 (commit 0123456789ab, GNU-12, torch 2.11.0, without "
+                        "CUDA), Test OS\n"));
   EXPECT_THAT(table, HasSubstr("- all cells that have the key: model.path = m, quant.bits = 4, "
                                "quant.group_size = -1\n"));
 }
@@ -208,7 +224,8 @@ TEST(ReportTest, TableShowsDifferencesAndWhatTheyStandOn) {
 TEST(ReportTest, DifferencesInsideTheIntervalAreTies) {
   const std::vector<Record> records = {record("d", "none", 0, 10, {1, 2, 3, 4}),
                                        record("r", "rtn", 4, 10, {1.25, 1.75, 3.25, 3.75})};
-  EXPECT_THAT(report_formats().at("md").make.render({records, {}, {}}), HasSubstr("tie (0 ± 0.46)"));
+  EXPECT_THAT(report_formats().at("md").make.render({records, {}, {}}),
+              HasSubstr("tie (0 ± 0.46)"));
 }
 
 TEST(ReportTest, OtherWindowsAreNoBaseline) {
@@ -236,8 +253,9 @@ TEST(ReportTest, SeedsGetMeanAndDeviation) {
   std::vector<Record> records = {record("a", "gptq", 4, 10, {1}), record("b", "gptq", 4, 12, {1})};
   records[0].settings.emplace_back("calibration.seed", "0");
   records[1].settings.emplace_back("calibration.seed", "1");
-  EXPECT_THAT(report_formats().at("md").make.render({records, {}, {}}),
-              HasSubstr("| gptq 4 bits, whole rows | perplexity.wikitext2 | 11.000 |       1.4 |     2 |"));
+  EXPECT_THAT(
+      report_formats().at("md").make.render({records, {}, {}}),
+      HasSubstr("| gptq 4 bits, whole rows | perplexity.wikitext2 | 11.000 |       1.4 |     2 |"));
 }
 
 TEST(ReportTest, VerdictsAreInTableAndJson) {
@@ -253,9 +271,11 @@ TEST(ReportTest, VerdictsAreInTableAndJson) {
   verdict.source = "a paper";
   verdict.where = "method.name: gptq";
   const ReportData data{three_records(), {verdict}, {}};
-  EXPECT_THAT(report_formats().at("md").make.render(data),
-              HasSubstr("| method.name: gptq | perplexity.wikitext2 |  10 +- 1 |   10.500 | +0.500 (+5.0 %) "
-                        "| PASS    | a paper |\n"));
+  EXPECT_THAT(
+      report_formats().at("md").make.render(data),
+      HasSubstr(
+          "| method.name: gptq | perplexity.wikitext2 |  10 +- 1 |   10.500 | +0.500 (+5.0 %) "
+          "| PASS    | a paper |\n"));
   const auto json = nlohmann::json::parse(report_formats().at("json").make.render(data));
   EXPECT_EQ(json["schema_version"], 1);
   EXPECT_EQ(json["records"].size(), 3u);
@@ -266,11 +286,13 @@ TEST(ReportTest, VerdictsAreInTableAndJson) {
 TEST(ReportTest, LayersHaveTheDocumentedColumns) {
   Record sample = record("g", "gptq", 4, 5, {1});
   sample.layers = {layer("model.layers.0.q")};
-  EXPECT_EQ(layers_csv({sample}),
-            "cell_id,layer,method,bits,group_size,loss,relative_error,relative_error_heldout,"
-            "relative_error_rtn,drift,damping,damping_tries,condition,dead_columns,non_finite_inputs,"
-            "outlier_share,clipped,tokens,sequences,status,seconds_hessian,seconds_factor,seconds_solve\r\n"
-            "g,model.layers.0.q,gptq,4,-1,1.5,0.25,,,,,0,,0,0,,0,0,0,ok,0,0,0\r\n");
+  EXPECT_EQ(
+      layers_csv({sample}),
+      "cell_id,layer,method,bits,group_size,loss,relative_error,relative_error_heldout,"
+      "relative_error_rtn,drift,damping,damping_tries,condition,dead_columns,non_finite_inputs,"
+      "outlier_share,clipped,tokens,sequences,status,seconds_hessian,seconds_factor,seconds_"
+      "solve\r\n"
+      "g,model.layers.0.q,gptq,4,-1,1.5,0.25,,,,,0,,0,0,,0,0,0,ok,0,0,0\r\n");
 }
 
 TEST(ReportTest, WritesAllFilesAndCanBeRebuiltFromRecords) {
@@ -301,8 +323,10 @@ TEST(ReportTest, ADecimalCommaLocaleChangesNoByte) {
   for (const auto& entry : report_formats().entries())
     before.push_back(entry.make.render({records, {}, {}}));
 
-  const std::locale old = std::locale::global(std::locale(std::locale::classic(), new CommaNumbers));
-  const bool german = std::setlocale(LC_ALL, "de_DE.UTF-8") || std::setlocale(LC_ALL, "fr_FR.UTF-8");
+  const std::locale old =
+      std::locale::global(std::locale(std::locale::classic(), new CommaNumbers));
+  const bool german =
+      std::setlocale(LC_ALL, "de_DE.UTF-8") || std::setlocale(LC_ALL, "fr_FR.UTF-8");
   std::vector<std::string> after = {to_json(records[2]), layers_csv(records)};
   for (const auto& entry : report_formats().entries())
     after.push_back(entry.make.render({records, {}, {}}));

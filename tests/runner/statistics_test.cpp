@@ -28,17 +28,17 @@ TEST(StatisticsTest, PerplexityErrorIsFirstOrder) {
   EXPECT_DOUBLE_EQ(perplexity_standard_error(20, 0.01), 0.2);
 }
 
-// Printed tables of Student's t (any statistics book), two-sided 95 % and 99 %, and the closed forms for 1 and 2 degrees.
+// Printed tables of Student's t (any statistics book), two-sided 95 % and 99 %, and the closed
+// forms for 1 and 2 degrees.
 TEST(StatisticsTest, StudentQuantilesMatchPrintedTables) {
   struct Row {
     double probability, degrees, value, tolerance;
   };
-  for (const Row& row : {Row{0.975, 1, 12.706, 5e-4}, Row{0.975, 2, 4.303, 5e-4},
-                         Row{0.975, 5, 2.571, 5e-4}, Row{0.975, 7, 2.365, 5e-4},
-                         Row{0.975, 30, 2.042, 5e-4}, Row{0.975, 120, 1.980, 5e-4},
-                         Row{0.975, 1e6, 1.95996, 1e-5}, Row{0.995, 10, 3.169, 5e-4},
-                         Row{0.95, 4, 2.132, 5e-4}, Row{0.5, 9, 0.0, 0},
-                         Row{0.025, 5, -2.571, 5e-4}})
+  for (const Row& row :
+       {Row{0.975, 1, 12.706, 5e-4}, Row{0.975, 2, 4.303, 5e-4}, Row{0.975, 5, 2.571, 5e-4},
+        Row{0.975, 7, 2.365, 5e-4}, Row{0.975, 30, 2.042, 5e-4}, Row{0.975, 120, 1.980, 5e-4},
+        Row{0.975, 1e6, 1.95996, 1e-5}, Row{0.995, 10, 3.169, 5e-4}, Row{0.95, 4, 2.132, 5e-4},
+        Row{0.5, 9, 0.0, 0}, Row{0.025, 5, -2.571, 5e-4}})
     EXPECT_NEAR(student_t_quantile(row.probability, row.degrees), row.value, row.tolerance)
         << row.probability << " " << row.degrees;
   EXPECT_NEAR(student_t_quantile(0.975, 1), std::tan(M_PI * 0.475), 1e-8);
@@ -65,7 +65,8 @@ TEST(StatisticsTest, PairedDifferenceByHand) {
   EXPECT_TRUE(difference->tie());
 }
 
-// Windows differ far more among themselves than the models do: only the pairing sees the difference.
+// Windows differ far more among themselves than the models do: only the pairing sees the
+// difference.
 TEST(StatisticsTest, PairingCancelsTheDifficultyOfWindows) {
   const auto difference = paired_difference({1.011, 5.009, 9.010, 3.010}, {1, 5, 9, 3});
   ASSERT_TRUE(difference);

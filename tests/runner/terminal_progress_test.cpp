@@ -16,7 +16,8 @@ struct Screen {
   double now = 100;
 
   TerminalProgress progress(bool terminal) {
-    return TerminalProgress(out, terminal, [this] { return now; }, [] { return std::string("1.0 GiB"); });
+    return TerminalProgress(
+        out, terminal, [this] { return now; }, [] { return std::string("1.0 GiB"); });
   }
 };
 
@@ -27,7 +28,8 @@ TEST(TerminalProgressTest, DrawsRateTimeLeftAndMemoryOnOneLine) {
   EXPECT_THAT(screen.out.str(), EndsWith("\rblocks 0/30  0 %  1.0 GiB\x1b[K"));
   screen.now += 4;
   progress.advance(12);
-  EXPECT_THAT(screen.out.str(), EndsWith("\rblocks 12/30  40 %  3.00/s  6.0 s left  1.0 GiB\x1b[K"));
+  EXPECT_THAT(screen.out.str(),
+              EndsWith("\rblocks 12/30  40 %  3.00/s  6.0 s left  1.0 GiB\x1b[K"));
   screen.now += 4;
   progress.advance(18);
   EXPECT_THAT(screen.out.str(), EndsWith("\rblocks 30/30  100 %  3.75/s  1.0 GiB\x1b[K"));
@@ -57,7 +59,8 @@ TEST(TerminalProgressTest, ANoteStandsAboveTheLine) {
   TerminalProgress progress = screen.progress(true);
   progress.begin("blocks", 2);
   progress.note("a layer fell back");
-  EXPECT_THAT(screen.out.str(), EndsWith("\r\x1b[Ka layer fell back\n\rblocks 0/2  0 %  1.0 GiB\x1b[K"));
+  EXPECT_THAT(screen.out.str(),
+              EndsWith("\r\x1b[Ka layer fell back\n\rblocks 0/2  0 %  1.0 GiB\x1b[K"));
 }
 
 TEST(TerminalProgressTest, OnlyNotesWhereThereIsNoTerminal) {

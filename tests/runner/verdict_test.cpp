@@ -116,7 +116,8 @@ TEST(VerdictTest, SyntheticWeightsAreNotComparable) {
 TEST(VerdictTest, RecordsCarryWhatTheyAreHeldAgainst) {
   Record sample = record("abc", "gptq", 4, 5.88, {1.7});
   sample.expectations = {expect_value(5.85, 0.05)};
-  const std::vector<Verdict> verdicts = judge_records({record_from_json(to_json(sample), "x.json")});
+  const std::vector<Verdict> verdicts =
+      judge_records({record_from_json(to_json(sample), "x.json")});
   ASSERT_EQ(verdicts.size(), 1u);
   EXPECT_EQ(verdicts[0].outcome, Outcome::kPass);
   EXPECT_EQ(verdicts[0].expected, "5.85 +- 0.05");
