@@ -6,9 +6,10 @@
 
 namespace gptqb {
 
-// Writes `content` to a temporary file beside `path`, flushes it to disk (fsync) and renames it over `path`;
-// parent folders are made. On any fault (disk full, no permission) the temporary file is removed, `path`
-// keeps its old content and Error names the path, the step and the system's reason.
+// Writes `content` to a temporary file beside `path`, flushes it to disk (fsync) and renames it
+// over `path`; parent folders are made. On any fault (disk full, no permission) the temporary file
+// is removed, `path` keeps its old content and Error names the path, the step and the system's
+// reason.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
 // The whole file. Throws Error naming the path and the system's reason.

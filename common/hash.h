@@ -1,5 +1,6 @@
-// Fingerprints: SHA-256 (FIPS 180-4) for identities that are compared with published values or across machines,
-// and a fast 64-bit hash for checking that a recomputed activation is the one that was computed before.
+// Fingerprints: SHA-256 (FIPS 180-4) for identities that are compared with published values or
+// across machines, and a fast 64-bit hash for checking that a recomputed activation is the one that
+// was computed before.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Where long work reports to. Libraries call it; the command line decides what is shown (stderr, quiet when
-// stderr is no terminal); tests pass a silent one.
+// Where long work reports to. Libraries call it; the command line decides what is shown (stderr,
+// quiet when stderr is no terminal); tests pass a silent one.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,8 @@ namespace gptqb {
 class Progress {
  public:
   virtual ~Progress() = default;
-  // A new stretch of `total` steps named `what` ("blocks", "windows") begins; it replaces the one before.
+  // A new stretch of `total` steps named `what` ("blocks", "windows") begins; it replaces the one
+  // before.
   virtual void begin(const std::string& what, int64_t total) = 0;
   virtual void advance(int64_t steps = 1) = 0;
   // One line for the log: something the user should know that is no failure.

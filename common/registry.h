@@ -1,4 +1,5 @@
-// Named entries (methods, datasets, architectures, evaluators, report formats) listed one per line in a `.def` file.
+// Named entries (methods, datasets, architectures, evaluators, report formats) listed one per line
+// in a `.def` file.
 #pragma once
 
 #include <string>
@@ -10,8 +11,8 @@
 
 namespace gptqb {
 
-// One registered name. `make` is the factory; `unavailable` is empty, or says why this build or machine
-// cannot run the entry (it stays listed with that reason).
+// One registered name. `make` is the factory; `unavailable` is empty, or says why this build or
+// machine cannot run the entry (it stays listed with that reason).
 template <class Factory>
 struct RegistryEntry {
   std::string name;
@@ -20,7 +21,8 @@ struct RegistryEntry {
   std::string unavailable;
 };
 
-// A fixed set of entries. Duplicate names throw at construction; an unknown name throws with the known ones.
+// A fixed set of entries. Duplicate names throw at construction; an unknown name throws with the
+// known ones.
 template <class Factory>
 class Registry {
  public:

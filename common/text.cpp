@@ -6,7 +6,8 @@
 namespace gptqb {
 namespace {
 
-// Edits (insert, delete, replace, swap of neighbours) that turn `a` into `b`: optimal string alignment.
+// Edits (insert, delete, replace, swap of neighbours) that turn `a` into `b`: optimal string
+// alignment.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});

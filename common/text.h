@@ -10,14 +10,15 @@ namespace gptqb {
 // "a, b, c".
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 
-// The known name closest to `name` by edit distance, or "" if none is near (more than a third of its letters differ).
+// The known name closest to `name` by edit distance, or "" if none is near (more than a third of
+// its letters differ).
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known);
 
 // "expected one of a, b, c; got 'x'. Did you mean 'a'?"
 std::string unknown_name(std::string_view name, const std::vector<std::string>& known);
 
-// Whether `text` as a whole matches `pattern`, where `*` stands for any run of characters and `?` for one.
-// "model.layers.1.*" does not match "model.layers.10.mlp".
+// Whether `text` as a whole matches `pattern`, where `*` stands for any run of characters and `?`
+// for one. "model.layers.1.*" does not match "model.layers.10.mlp".
 bool glob_match(std::string_view pattern, std::string_view text);
 
 }  // namespace gptqb

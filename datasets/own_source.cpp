@@ -72,10 +72,9 @@ Corpus load_own_source(const DatasetSpec& spec, const fs::path& data_root, const
   if (!found) {
     std::vector<std::string> tried;
     for (const auto& spelling : spellings(wanted)) tried.push_back(spelling.string());
-    throw Error("dataset " + spec.name,
-                "expected the file of source '" + spec.source + "', got none of " +
-                    join(tried, ", ") +
-                    ". A relative path starts at the current directory");
+    throw Error("dataset " + spec.name, "expected the file of source '" + spec.source +
+                                            "', got none of " + join(tried, ", ") +
+                                            ". A relative path starts at the current directory");
   }
 
   Corpus corpus;

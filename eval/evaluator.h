@@ -20,15 +20,16 @@ struct EvaluationInput {
 };
 
 struct EvaluationOptions {
-  int64_t batch = 0;                // windows that run together; 0: chosen by the evaluator
-  bool loss_in_model_dtype = false; // compat.loss_dtype: model
+  int64_t batch = 0;                 // windows that run together; 0: chosen by the evaluator
+  bool loss_in_model_dtype = false;  // compat.loss_dtype: model
   Progress* progress = nullptr;
 };
 
 class Evaluator {
  public:
   virtual ~Evaluator() = default;
-  // Throws Error naming the dataset if windows do not fit the model (seqlen over its positions, ids over its vocabulary).
+  // Throws Error naming the dataset if windows do not fit the model (seqlen over its positions, ids
+  // over its vocabulary).
   virtual std::vector<Metric> evaluate(CausalLm& model, const std::vector<EvaluationInput>& inputs,
                                        const EvaluationOptions& options) const = 0;
 };

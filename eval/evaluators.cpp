@@ -11,7 +11,7 @@ const Registry<EvaluatorFactory>& evaluators() {
 #define GPTQB_EVALUATOR(name, summary) {#name, summary, make_##name, ""},
 #include "eval/evaluators.def"
 #undef GPTQB_EVALUATOR
-  });
+                                                                });
   return registry;
 }
 

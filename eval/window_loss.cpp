@@ -16,8 +16,8 @@ constexpr int64_t kHeadRows = 512;
 void check_windows(const CausalLm& model, const TokenWindows& windows) {
   const std::string where = "evaluation on " + windows.dataset;
   if (windows.count < 1 || windows.seqlen < 2)
-    throw Error(where, "expected at least one window of two tokens, got " + std::to_string(windows.count) + " of " +
-                           std::to_string(windows.seqlen));
+    throw Error(where, "expected at least one window of two tokens, got " +
+                           std::to_string(windows.count) + " of " + std::to_string(windows.seqlen));
   if (windows.seqlen > model.max_positions())
     throw Error(where, "expected seqlen of at most " + std::to_string(model.max_positions()) +
                            ", the positions the model has, got " + std::to_string(windows.seqlen) +
@@ -25,12 +25,15 @@ void check_windows(const CausalLm& model, const TokenWindows& windows) {
   const auto [least, most] = std::minmax_element(windows.ids.begin(), windows.ids.end());
   if (*least < 0 || *most >= model.vocab_size())
     throw Error(where, "expected token ids from 0 to " + std::to_string(model.vocab_size() - 1) +
-                           ", the model's vocabulary, got " + std::to_string(*least < 0 ? *least : *most) +
+                           ", the model's vocabulary, got " +
+                           std::to_string(*least < 0 ? *least : *most) +
                            ". The tokenizer is another model's");
 }
 
-// Sum over the predicted positions of one window's losses. `hidden` [seqlen, hidden], `ids` [seqlen] i64 on the device.
-double window_loss(CausalLm& model, const at::Tensor& hidden, const at::Tensor& ids, bool in_model_dtype) {
+// Sum over the predicted positions of one window's losses. `hidden` [seqlen, hidden], `ids`
+// [seqlen] i64 on the device.
+double window_loss(CausalLm& model, const at::Tensor& hidden, const at::Tensor& ids,
+                   bool in_model_dtype) {
   const int64_t predicted = ids.size(0) - 1;
   at::Tensor sum = at::zeros({}, ids.options().dtype(at::kDouble));
   for (int64_t start = 0; start < predicted; start += kHeadRows) {
@@ -47,17 +50,19 @@ double window_loss(CausalLm& model, const at::Tensor& hidden, const at::Tensor& 
 
 }  // namespace
 
-std::vector<double> window_losses(CausalLm& model, const TokenWindows& windows, const WindowLossOptions& options) {
+std::vector<double> window_losses(CausalLm& model, const TokenWindows& windows,
+                                  const WindowLossOptions& options) {
   c10::InferenceMode inference;
   check_windows(model, windows);
   Progress& progress = options.progress ? *options.progress : silent_progress();
   const int64_t tokens = model.device().is_cuda() ? 8192 : 2048;
   const int64_t batch =
-      std::min(windows.count, options.batch > 0 ? options.batch : std::max<int64_t>(1, tokens / windows.seqlen));
+      std::min(windows.count,
+               options.batch > 0 ? options.batch : std::max<int64_t>(1, tokens / windows.seqlen));
 
-  const at::Tensor ids =
-      at::from_blob(const_cast<int32_t*>(windows.ids.data()), {windows.count, windows.seqlen}, at::kInt)
-          .to(model.device(), at::kLong);
+  const at::Tensor ids = at::from_blob(const_cast<int32_t*>(windows.ids.data()),
+                                       {windows.count, windows.seqlen}, at::kInt)
+                             .to(model.device(), at::kLong);
   progress.begin("blocks on " + windows.dataset, model.block_count() + 1);
   std::vector<at::Tensor> hidden;
   for (int64_t first = 0; first < windows.count; first += batch)

@@ -1,8 +1,10 @@
-// What the block driver needs of a model: nothing about architectures, only blocks, stages and linears.
+// What the block driver needs of a model: nothing about architectures, only blocks, stages and
+// linears.
 //
-// A block is run stage by stage on kept intermediates. The linears of a stage read the same input; a stage is
-// q,k,v / o / gate,up / down of a LLaMA block. Running stage k applies its linears and everything up to the
-// input of stage k+1, so that statistics, solving and the forward pass share one pass over the block.
+// A block is run stage by stage on kept intermediates. The linears of a stage read the same input;
+// a stage is q,k,v / o / gate,up / down of a LLaMA block. Running stage k applies its linears and
+// everything up to the input of stage k+1, so that statistics, solving and the forward pass share
+// one pass over the block.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -22,7 +24,8 @@ struct Stage {
 // A chunk of sequences somewhere inside a block. All on the model's device, in the model's dtype.
 struct BlockActivations {
   at::Tensor residual;  // [sequences, seqlen, hidden]; after the last stage: the block's output
-  at::Tensor input;     // [sequences, seqlen, in_features] of the next stage's linears; undefined after the last
+  at::Tensor input;     // [sequences, seqlen, in_features] of the next stage's linears; undefined
+                        // after the last
 };
 
 class BlockModel {
@@ -36,13 +39,13 @@ class BlockModel {
   virtual at::ScalarType dtype() const = 0;
   virtual at::Device device() const = 0;
 
-  // Hidden states [sequences, seqlen, hidden] that enter block 0. `ids` i64 [sequences, seqlen] on any device;
-  // each sequence starts at position 0. Throws Error if an id is outside the vocabulary or seqlen exceeds the
-  // positions the model has.
+  // Hidden states [sequences, seqlen, hidden] that enter block 0. `ids` i64 [sequences, seqlen] on
+  // any device; each sequence starts at position 0. Throws Error if an id is outside the vocabulary
+  // or seqlen exceeds the positions the model has.
   virtual at::Tensor embed(const at::Tensor& ids) = 0;
 
-  // Brings the weights of `block` to the device (replaced ones included) and drops those of the block before.
-  // At most one block is on the device.
+  // Brings the weights of `block` to the device (replaced ones included) and drops those of the
+  // block before. At most one block is on the device.
   virtual void load_block(int64_t block) = 0;
   virtual void release_block() = 0;
 
@@ -50,17 +53,20 @@ class BlockModel {
   virtual BlockActivations begin(const at::Tensor& hidden) = 0;
   virtual void run_stage(size_t stage, BlockActivations& activations) = 0;
 
-  // Of the loaded block: a linear's weight [out, in] in the model's dtype on its device, as loaded or replaced.
+  // Of the loaded block: a linear's weight [out, in] in the model's dtype on its device, as loaded
+  // or replaced.
   virtual at::Tensor weight(const std::string& linear) const = 0;
 
-  // From now on `linear` of the loaded block computes with `replacement` dequantized to the model's dtype (bias
-  // and the rest of the layer unchanged); it stays replaced when the block is released and loaded again.
+  // From now on `linear` of the loaded block computes with `replacement` dequantized to the model's
+  // dtype (bias and the rest of the layer unchanged); it stays replaced when the block is released
+  // and loaded again.
   virtual void replace(const std::string& linear, const QuantizedLinear& replacement) = 0;
 
   // The whole loaded block: output hidden states of `hidden`.
   at::Tensor run_block(const at::Tensor& hidden);
 
-  // Number of all weights, head and embeddings included (a tied head counted once); for bits_per_weight.*.
+  // Number of all weights, head and embeddings included (a tied head counted once); for
+  // bits_per_weight.*.
   virtual int64_t parameter_count() const = 0;
 };
 

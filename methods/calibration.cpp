@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "common/error.h"
@@ -34,12 +35,36 @@ void add_products(at::Tensor& sum, const at::Tensor& x) {
 
 }  // namespace
 
-CalibrationStats::CalibrationStats(int64_t in_features, at::Device device)
+CalibrationStats::CalibrationStats(int64_t in_features, at::Device device,
+                                   Accumulation accumulation)
     : sum_(at::zeros({in_features, in_features},
-                     at::TensorOptions().dtype(at::kFloat).device(device))) {
+                     at::TensorOptions().dtype(at::kFloat).device(device))),
+      accumulation_(accumulation) {
   // f32 products must be f32: TF32 keeps 10 mantissa bits (protocol.md section 3: off in the
   // published code).
   if (device.is_cuda()) at::globalContext().setAllowTF32CuBLAS(false);
+}
+
+void CalibrationStats::add_sum(const at::Tensor& flat) {
+  const int64_t n = in_features();
+  const bool low_precision = flat.scalar_type() == at::kHalf || flat.scalar_type() == at::kBFloat16;
+  const bool tensor_cores = low_precision && flat.is_cuda();
+  const int64_t rows = tensor_cores
+                           ? std::max<int64_t>(flat.size(0), 1)
+                           : std::max<int64_t>(1, kValuesPerChunk / std::max<int64_t>(n, 1));
+  for (int64_t begin = 0; begin < flat.size(0); begin += rows) {
+    const auto part = flat.narrow(0, begin, std::min(rows, flat.size(0) - begin));
+    add_products(sum_, tensor_cores ? part : part.to(at::kFloat));
+  }
+}
+
+void CalibrationStats::add_published(const at::Tensor& x) {
+  for (int64_t i = 0; i < x.size(0); ++i) {
+    const auto before = static_cast<double>(sequences_ + i);
+    sum_.mul_(before / (before + 1));
+    const auto inputs = x[i].t().to(at::kFloat).mul(std::sqrt(2 / (before + 1)));
+    sum_.add_(at::matmul(inputs, inputs.t()));
+  }
 }
 
 void CalibrationStats::add(const at::Tensor& x) {
@@ -50,15 +75,10 @@ void CalibrationStats::add(const at::Tensor& x) {
                                    " dimensions, the last of " +
                                    std::to_string(x.dim() > 0 ? x.size(-1) : 0));
   const auto flat = x.reshape({-1, n});
-  const bool low_precision = flat.scalar_type() == at::kHalf || flat.scalar_type() == at::kBFloat16;
-  const bool tensor_cores = low_precision && x.is_cuda();
-  const int64_t rows = tensor_cores
-                           ? std::max<int64_t>(flat.size(0), 1)
-                           : std::max<int64_t>(1, kValuesPerChunk / std::max<int64_t>(n, 1));
-  for (int64_t begin = 0; begin < flat.size(0); begin += rows) {
-    const auto part = flat.narrow(0, begin, std::min(rows, flat.size(0) - begin));
-    add_products(sum_, tensor_cores ? part : part.to(at::kFloat));
-  }
+  if (accumulation_ == Accumulation::kPublished)
+    add_published(x);
+  else
+    add_sum(flat);
   tokens_ += flat.size(0);
   sequences_ += x.size(0);
   // A bad input stays visible in the sum's diagonal for ever, so the costly search runs only once
@@ -73,6 +93,7 @@ void CalibrationStats::add(const at::Tensor& x) {
 }
 
 at::Tensor CalibrationStats::hessian() const {
+  if (accumulation_ == Accumulation::kPublished) return sum_;
   const double factor = sequences_ == 0 ? 0.0 : 2.0 / static_cast<double>(sequences_);
   auto upper = sum_.triu();
   const auto full = upper.add_(sum_.triu(1).t());

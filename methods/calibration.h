@@ -8,10 +8,18 @@
 
 namespace gptqb {
 
+// How the second moments are summed: the same number but for rounding, which large models amplify.
+enum class Accumulation {
+  kSum,        // x x^T summed, scaled once at the end
+  kPublished,  // the published code's running mean, one float32 product a sequence
+               // (protocol.md 5.1)
+};
+
 // Sums x x^T over calibration tokens. One object serves all linears that read the same input.
 class CalibrationStats {
  public:
-  CalibrationStats(int64_t in_features, at::Device device);
+  CalibrationStats(int64_t in_features, at::Device device,
+                   Accumulation accumulation = Accumulation::kSum);
 
   // `x` [sequences, seqlen, in] in any float dtype on the device; each product is summed in f32.
   void add(const at::Tensor& x);
@@ -30,7 +38,11 @@ class CalibrationStats {
   int64_t first_non_finite_column() const { return first_non_finite_column_; }
 
  private:
-  at::Tensor sum_;  // f32 [in, in]
+  void add_sum(const at::Tensor& flat);
+  void add_published(const at::Tensor& x);
+
+  at::Tensor sum_;  // f32 [in, in]; kPublished: H itself
+  Accumulation accumulation_;
   int64_t tokens_ = 0;
   int64_t sequences_ = 0;
   int64_t non_finite_ = 0;

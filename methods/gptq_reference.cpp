@@ -8,12 +8,11 @@ std::optional<Factor> factorize_reference(PreparedHessian prepared, FactorFailur
   const auto lower = cholesky_lower(prepared.matrix, failure);
   if (!lower) return std::nullopt;
   const auto inverse = at::cholesky_inverse(*lower);
-  // U^T is the lower Cholesky factor of H^-1.
-  const auto inverse_lower = cholesky_lower(inverse, failure);
-  if (!inverse_lower) return std::nullopt;
+  const auto upper = cholesky_upper(inverse, failure);
+  if (!upper) return std::nullopt;
 
   Factor factor;
-  factor.triangle = inverse_lower->t().contiguous();
+  factor.triangle = *upper;
   factor.diagonal = factor.triangle.diagonal().reciprocal();
   prepared.matrix.reset();
   factor.prepared = std::move(prepared);

@@ -48,8 +48,10 @@ PreparedHessian prepare_hessian(const at::Tensor& h, double damping, bool act_or
   return result;
 }
 
-std::optional<at::Tensor> cholesky_lower(const at::Tensor& matrix, FactorFailure& failure) {
-  auto [lower, info] = at::linalg_cholesky_ex(matrix);
+namespace {
+
+std::optional<at::Tensor> cholesky(const at::Tensor& matrix, bool upper, FactorFailure& failure) {
+  auto [triangle, info] = at::linalg_cholesky_ex(matrix, upper);
   const int64_t minor = info.item<int64_t>();
   if (minor > 0) {
     failure.column = minor - 1;
@@ -58,7 +60,7 @@ std::optional<at::Tensor> cholesky_lower(const at::Tensor& matrix, FactorFailure
   const double epsilon = matrix.scalar_type() == at::kDouble
                              ? std::numeric_limits<double>::epsilon()
                              : std::numeric_limits<float>::epsilon();
-  const auto pivots = lower.diagonal().square();
+  const auto pivots = triangle.diagonal().square();
   // Written so that a NaN, which GPU libraries may leave behind without saying so, is not good
   // either.
   const auto good = pivots > matrix.diagonal() * (2 * epsilon);
@@ -66,7 +68,17 @@ std::optional<at::Tensor> cholesky_lower(const at::Tensor& matrix, FactorFailure
     failure.column = good.to(at::kInt).argmin().item<int64_t>();
     return std::nullopt;
   }
-  return lower;
+  return triangle;
+}
+
+}  // namespace
+
+std::optional<at::Tensor> cholesky_lower(const at::Tensor& matrix, FactorFailure& failure) {
+  return cholesky(matrix, false, failure);
+}
+
+std::optional<at::Tensor> cholesky_upper(const at::Tensor& matrix, FactorFailure& failure) {
+  return cholesky(matrix, true, failure);
 }
 
 double condition_estimate(const Factor& factor) {

@@ -56,6 +56,8 @@ struct FactorFailure {
 // not larger than a rounding error of its diagonal element counts as a failure: it carries no
 // information.
 std::optional<at::Tensor> cholesky_lower(const at::Tensor& matrix, FactorFailure& failure);
+// The same for the upper factor U of U^T U.
+std::optional<at::Tensor> cholesky_upper(const at::Tensor& matrix, FactorFailure& failure);
 
 // (max R_ii / min R_ii)^2, a lower bound of the damped H's condition number.
 double condition_estimate(const Factor& factor);

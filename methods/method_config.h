@@ -12,12 +12,14 @@ enum class OnFailure { kRaiseDamping, kError, kRtn };
 enum class StatsInputs { kQuantized, kDense };
 
 struct MethodConfig {
-  std::string name = "gptq";      // an entry of methods.def
-  double damping = 0.01;          // share of the mean of diag(H) added to the diagonal (paper section 3.3, step 3)
-  int64_t block_size = 128;       // columns per block of the published sweep (paper step 2)
-  bool act_order = false;         // columns by falling diag(H), stable
-  bool static_groups = false;     // grids of all groups fitted on the original weights, in natural order
-  bool true_sequential = false;   // statistics of a stage see the quantized stages before it
+  std::string name = "gptq";  // an entry of methods.def
+  double damping =
+      0.01;  // share of the mean of diag(H) added to the diagonal (paper section 3.3, step 3)
+  int64_t block_size = 128;  // columns per block of the published sweep (paper step 2)
+  bool act_order = false;    // columns by falling diag(H), stable
+  bool static_groups =
+      false;  // grids of all groups fitted on the original weights, in natural order
+  bool true_sequential = false;  // statistics of a stage see the quantized stages before it
   SolverKind solver = SolverKind::kFast;
   ComputeDtype compute = ComputeDtype::kFloat32;
   OnFailure on_failure = OnFailure::kRaiseDamping;
@@ -26,13 +28,16 @@ struct MethodConfig {
   bool operator==(const MethodConfig&) const = default;
 };
 
-// Where the published code does something a careful reader would not expect, each quirk has a switch; true
-// means "as the published code" (shared/design/architecture.md, Numerical policies).
+// Where the published code does something a careful reader would not expect, each quirk has a
+// switch; true means "as the published code" (shared/design/architecture.md, Numerical policies).
 struct CompatPolicy {
-  bool reference_group_grid = false;    // grid from weights as of the block start instead of current ones
-  bool reference_one_sided = false;     // symmetric row without negative weights keeps min = 0 and is clipped
+  bool reference_group_grid =
+      false;  // grid from weights as of the block start instead of current ones
+  bool reference_one_sided =
+      false;  // symmetric row without negative weights keeps min = 0 and is clipped
   bool reference_rtn_groups = false;    // RTN ignores groups
   bool reference_dead_columns = false;  // whole rows set the grid, then dead columns are cleared
+  bool reference_rtn_dtype = false;     // RTN computes grids and codes in the model's dtype
   bool reference_loss_dtype = false;    // cross-entropy in the logits' dtype
 
   bool operator==(const CompatPolicy&) const = default;

@@ -13,14 +13,15 @@ enum class ScaleDtype { kFloat16, kFloat32 };
 
 // Code width, grouping and grid rule of one linear. The section `quant` of an experiment file.
 struct QuantConfig {
-  int64_t bits = 4;          // 2, 3, 4 or 8; kTernary for three levels
-  int64_t group_size = 128;  // input columns that share a grid; -1: the whole row. A short last group is allowed
-  bool symmetric = false;    // min = -max, zero point = 2^(bits-1)
+  int64_t bits = 4;  // 2, 3, 4 or 8; kTernary for three levels
+  int64_t group_size =
+      128;  // input columns that share a grid; -1: the whole row. A short last group is allowed
+  bool symmetric = false;  // min = -max, zero point = 2^(bits-1)
   GridSearch grid_search = GridSearch::kNone;
   ScaleDtype scale_dtype = ScaleDtype::kFloat16;  // float16: scales are rounded *before* the sweep
   double grid_norm = 2.4;                         // exponent of the error the grid search minimizes
-  int64_t grid_steps = 100;                       // shrink candidates are p = 1 - i / grid_steps ...
-  double grid_shrink = 0.8;                       // ... for i in [0, grid_shrink * grid_steps)
+  int64_t grid_steps = 100;  // shrink candidates are p = 1 - i / grid_steps ...
+  double grid_shrink = 0.8;  // ... for i in [0, grid_shrink * grid_steps)
 
   static constexpr int64_t kTernary = 0;
 
@@ -34,7 +35,8 @@ struct QuantConfig {
   int64_t columns_per_group(int64_t in_features) const {
     return group_size < 0 || group_size > in_features ? in_features : group_size;
   }
-  // Throws Error naming the field: bits not 2/3/4/8/ternary, group_size 0 or below -1, search settings out of range.
+  // Throws Error naming the field: bits not 2/3/4/8/ternary, group_size 0 or below -1, search
+  // settings out of range.
   void validate(const std::string& where) const;
 
   bool operator==(const QuantConfig&) const = default;

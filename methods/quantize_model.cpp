@@ -157,7 +157,11 @@ class Driver {
   void collect(std::unique_ptr<CalibrationStats>& stats, const at::Tensor& input, double& seconds) {
     clock_.enter("hessian");
     const double before = clock_.total();
-    if (!stats) stats = std::make_unique<CalibrationStats>(input.size(-1), input.device());
+    const auto accumulation = options_.method.solver == SolverKind::kReference
+                                  ? Accumulation::kPublished
+                                  : Accumulation::kSum;
+    if (!stats)
+      stats = std::make_unique<CalibrationStats>(input.size(-1), input.device(), accumulation);
     stats->add(input);
     seconds += clock_.total() - before;
     clock_.enter("forward");

@@ -1,5 +1,5 @@
-// The block driver of the paper (section 4, Setup): blocks in order, each quantized on the outputs of the
-// quantized blocks before it, stage by stage on kept intermediates.
+// The block driver of the paper (section 4, Setup): blocks in order, each quantized on the outputs
+// of the quantized blocks before it, stage by stage on kept intermediates.
 #pragma once
 
 #include <cstdint>
@@ -48,21 +48,23 @@ struct QuantizeOptions {
 };
 
 struct QuantizeReport {
-  std::vector<LayerHealth> layers;                // in model order
-  std::map<std::string, double> seconds;          // exclusive wall time by phase: read, forward, hessian, factor, solve
-  double seconds_total = 0;                       // of the whole call
-  int64_t resumed_blocks = 0;                     // taken from the resume store
-  int64_t linear_weights = 0;                     // number of weights in all linears of all blocks, skipped ones too
-  int64_t quantized_weights = 0;                  // number of weights replaced
-  int64_t quantized_bits = 0;                     // bits they take, scales, zeros and indices counted
+  std::vector<LayerHealth> layers;  // in model order
+  std::map<std::string, double>
+      seconds;               // exclusive wall time by phase: read, forward, hessian, factor, solve
+  double seconds_total = 0;  // of the whole call
+  int64_t resumed_blocks = 0;  // taken from the resume store
+  int64_t linear_weights = 0;  // number of weights in all linears of all blocks, skipped ones too
+  int64_t quantized_weights = 0;  // number of weights replaced
+  int64_t quantized_bits = 0;     // bits they take, scales, zeros and indices counted
 };
 
 // Quantizes every linear of every block of `model` in place. `calibration` and `heldout` are i64
-// [sequences, seqlen] (heldout may be undefined: no held-out errors, no drift). Without true_sequential all statistics
-// of a block come from the dense block; with it each stage sees the quantized stages before it, in one pass.
-// Throws Error naming the layer; Interrupted between units of work, after which the same call with the same
-// resume store goes on from the last finished block and checks its output's hash.
-QuantizeReport quantize_model(BlockModel& model, const at::Tensor& calibration, const at::Tensor& heldout,
-                              const QuantizeOptions& options);
+// [sequences, seqlen] (heldout may be undefined: no held-out errors, no drift). Without
+// true_sequential all statistics of a block come from the dense block; with it each stage sees the
+// quantized stages before it, in one pass. Throws Error naming the layer; Interrupted between units
+// of work, after which the same call with the same resume store goes on from the last finished
+// block and checks its output's hash.
+QuantizeReport quantize_model(BlockModel& model, const at::Tensor& calibration,
+                              const at::Tensor& heldout, const QuantizeOptions& options);
 
 }  // namespace gptqb

@@ -1,4 +1,5 @@
-// The canonical, unpacked form of a quantized linear. Every packed layout converts from and to this.
+// The canonical, unpacked form of a quantized linear. Every packed layout converts from and to
+// this.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -7,8 +8,8 @@
 
 namespace gptqb {
 
-// w[o, i] = scales[o, g(i)] * (codes[o, i] - zeros[o, g(i)]), with g(i) = group_of_input[i], or i / group_size
-// where group_of_input is undefined. Tensors live on one device, contiguous.
+// w[o, i] = scales[o, g(i)] * (codes[o, i] - zeros[o, g(i)]), with g(i) = group_of_input[i], or i /
+// group_size where group_of_input is undefined. Tensors live on one device, contiguous.
 struct QuantizedLinear {
   at::Tensor codes;           // u8 [out, in], 0 .. 2^bits - 1
   at::Tensor scales;          // f32 [out, groups], finite and > 0
@@ -24,11 +25,12 @@ struct QuantizedLinear {
   // The weights [out, in] in `dtype`: computed in f32, rounded once.
   at::Tensor dequantize(at::ScalarType dtype) const;
 
-  // Bits that storing this takes: codes, a scale of `scale_bits` and a zero of `bits` per group, 32 bits an input
-  // for group_of_input where present.
+  // Bits that storing this takes: codes, a scale of `scale_bits` and a zero of `bits` per group, 32
+  // bits an input for group_of_input where present.
   int64_t stored_bits(int64_t scale_bits) const;
 
-  // Throws Error naming `where` and the tensor: wrong shape, dtype, code or zero out of range, scale not finite.
+  // Throws Error naming `where` and the tensor: wrong shape, dtype, code or zero out of range,
+  // scale not finite.
   void validate(const std::string& where) const;
 };
 

@@ -16,28 +16,34 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 // Full names of all linears the driver would quantize.
 std::vector<std::string> linear_names(const BlockModel& model) {
   std::vector<std::string> names;
   for (int64_t block = 0; block < model.block_count(); ++block)
     for (const Stage& stage : model.stages())
-      for (const std::string& linear : stage.linears) names.push_back(model.block_name(block) + "." + linear);
+      for (const std::string& linear : stage.linears)
+        names.push_back(model.block_name(block) + "." + linear);
   return names;
 }
 
 at::Tensor to_ids(const TokenWindows& windows) {
   if (windows.count == 0) return {};
-  return at::from_blob(const_cast<int32_t*>(windows.ids.data()), {windows.count, windows.seqlen}, at::kInt)
+  return at::from_blob(const_cast<int32_t*>(windows.ids.data()), {windows.count, windows.seqlen},
+                       at::kInt)
       .to(at::kLong);
 }
 
-void check_vocabulary(const Tokenizer& tokenizer, const CausalLm& model, const std::filesystem::path& folder) {
+void check_vocabulary(const Tokenizer& tokenizer, const CausalLm& model,
+                      const std::filesystem::path& folder) {
   if (tokenizer.vocab_size() > model.vocab_size())
-    throw Error(folder.string(), "expected a tokenizer of at most " + std::to_string(model.vocab_size()) +
-                                     " ids, the model's vocabulary, got " + std::to_string(tokenizer.vocab_size()) +
-                                     ". Its tokenizer files belong to another model");
+    throw Error(folder.string(),
+                "expected a tokenizer of at most " + std::to_string(model.vocab_size()) +
+                    " ids, the model's vocabulary, got " + std::to_string(tokenizer.vocab_size()) +
+                    ". Its tokenizer files belong to another model");
 }
 
 // Marks calibration text that reappears in what is evaluated (docs/architecture.md, Statistics).
@@ -47,8 +53,9 @@ void note_overlap(const PreparedCell& prepared, std::vector<std::string>& notes)
     for (const EvaluationInput& input : inputs) {
       const double share = ngram_overlap(prepared.calibration->calibration.ids, input.windows->ids);
       if (share > 0.01)
-        notes.push_back("calibration overlaps evaluation: " + std::to_string(100 * share) + " % of the 13-token runs of " +
-                        input.name + " occur in the calibration windows");
+        notes.push_back("calibration overlaps evaluation: " + std::to_string(100 * share) +
+                        " % of the 13-token runs of " + input.name +
+                        " occur in the calibration windows");
     }
 }
 
@@ -65,6 +72,7 @@ std::map<std::string, std::string> policies_of(const Cell& cell) {
       {"group_grid", choice(compat.reference_group_grid, "fresh")},
       {"one_sided", choice(compat.reference_one_sided, "full_range")},
       {"rtn_groups", choice(compat.reference_rtn_groups, "honour")},
+      {"rtn_dtype", compat.reference_rtn_dtype ? "model" : "float32"},
       {"dead_columns", choice(compat.reference_dead_columns, "exclude")},
       {"loss_dtype", compat.reference_loss_dtype ? "model" : "float32"},
       {"matmul_float32", "ieee"},  // TF32 is off
@@ -79,9 +87,12 @@ Metric reading(std::string name, double value, std::string unit) {
   return metric;
 }
 
-double dtype_bits(at::ScalarType dtype) { return 8.0 * static_cast<double>(c10::elementSize(dtype)); }
+double dtype_bits(at::ScalarType dtype) {
+  return 8.0 * static_cast<double>(c10::elementSize(dtype));
+}
 
-QuantizeReport quantize(const Cell& cell, PreparedCell& prepared, ResumeStore* store, const RunOptions& options) {
+QuantizeReport quantize(const Cell& cell, PreparedCell& prepared, ResumeStore* store,
+                        const RunOptions& options) {
   QuantizeOptions quantize_options;
   quantize_options.method = cell.method();
   quantize_options.compat = cell.compat();
@@ -97,7 +108,9 @@ QuantizeReport quantize(const Cell& cell, PreparedCell& prepared, ResumeStore* s
     heldout = to_ids(prepared.calibration->heldout);
     // About 8192 tokens keep a GPU busy; a CPU gains nothing from more than one long sequence.
     const int64_t tokens = prepared.model->device().is_cuda() ? 8192 : 2048;
-    quantize_options.sequences_per_chunk = std::max<int64_t>(1, tokens / calibration.size(1));
+    // The published code runs one at a time, and rounding depends on the shapes of products.
+    if (cell.method().solver == SolverKind::kFast)
+      quantize_options.sequences_per_chunk = std::max<int64_t>(1, tokens / calibration.size(1));
   }
   return quantize_model(*prepared.model, calibration, heldout, quantize_options);
 }
@@ -109,7 +122,8 @@ void add_sizes(const CausalLm& model, const QuantizeReport& report, std::vector<
   const auto stored = static_cast<double>(report.quantized_bits);
   const auto all = static_cast<double>(model.parameter_count());
   if (linear > 0)
-    metrics.push_back(reading("bits_per_weight.linear", (stored + (linear - quantized) * dense_bits) / linear, "bits"));
+    metrics.push_back(reading("bits_per_weight.linear",
+                              (stored + (linear - quantized) * dense_bits) / linear, "bits"));
   const double model_bits = stored + (all - quantized) * dense_bits;
   metrics.push_back(reading("bits_per_weight.model", model_bits / all, "bits"));
   metrics.push_back(reading("bytes.weights", model_bits / 8, "bytes"));
@@ -120,7 +134,8 @@ void add_sizes(const CausalLm& model, const QuantizeReport& report, std::vector<
 PreparedCell prepare_cell(const Cell& cell, InputCache& cache, const RunOptions& options) {
   PreparedCell prepared;
   const std::filesystem::path folder = cache.model_folder(cell);
-  prepared.model = open_model(folder, {.dtype = cell.model().dtype, .device = at::Device(options.device)});
+  prepared.model =
+      open_model(folder, {.dtype = cell.model().dtype, .device = at::Device(options.device)});
 
   const std::vector<std::string> unmatched = cell.unmatched_rules(linear_names(*prepared.model));
   if (!unmatched.empty()) throw Error("overrides", join(unmatched, "; "));
@@ -138,19 +153,23 @@ PreparedCell prepare_cell(const Cell& cell, InputCache& cache, const RunOptions&
   if (cell.needs_calibration()) {
     const int64_t seqlen = cell.calibration().seqlen;
     if (seqlen > prepared.model->max_positions())
-      throw Error("calibration.seqlen", "expected at most " + std::to_string(prepared.model->max_positions()) +
-                                            ", the positions the model has, got " + std::to_string(seqlen));
+      throw Error("calibration.seqlen",
+                  "expected at most " + std::to_string(prepared.model->max_positions()) +
+                      ", the positions the model has, got " + std::to_string(seqlen));
     prepared.calibration = &cache.calibration(cell);
     const CalibrationWindows& windows = *prepared.calibration;
-    inputs.windows.push_back(describe_windows("calibration", windows.calibration.dataset, windows.calibration));
+    inputs.windows.push_back(
+        describe_windows("calibration", windows.calibration.dataset, windows.calibration));
     if (windows.heldout.count > 0)
-      inputs.windows.push_back(describe_windows("heldout", windows.heldout.dataset, windows.heldout));
+      inputs.windows.push_back(
+          describe_windows("heldout", windows.heldout.dataset, windows.heldout));
     if (!windows.heldout_shortage.empty()) prepared.notes.push_back(windows.heldout_shortage);
   }
   for (const EvaluatorSpec& evaluator : cell.evaluators()) {
     if (evaluator.seqlen > prepared.model->max_positions())
-      throw Error("evaluate.seqlen", "expected at most " + std::to_string(prepared.model->max_positions()) +
-                                         ", the positions the model has, got " + std::to_string(evaluator.seqlen));
+      throw Error("evaluate.seqlen",
+                  "expected at most " + std::to_string(prepared.model->max_positions()) +
+                      ", the positions the model has, got " + std::to_string(evaluator.seqlen));
     auto& list = prepared.evaluations.emplace_back();
     for (const DatasetSpec& dataset : evaluator.datasets) {
       const TokenWindows& windows = cache.evaluation(cell, evaluator, dataset);
@@ -167,7 +186,8 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& option
   CausalLm& model = *prepared.model;
   c10::DeviceAllocator* allocator = device_allocator(model.device());
   if (allocator) {
-    at::empty({1}, at::TensorOptions(model.device()));  // the allocator knows a device only once it was used
+    at::empty({1}, at::TensorOptions(
+                       model.device()));  // the allocator knows a device only once it was used
     allocator->resetPeakStats(model.device().index());
   }
   record.policies = policies_of(cell);
@@ -189,7 +209,9 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& option
     const EvaluatorSpec& spec = cell.evaluators()[i];
     const std::vector<Metric> metrics = evaluators().at(spec.name).make()->evaluate(
         model, prepared.evaluations[i],
-        {.batch = spec.batch, .loss_in_model_dtype = cell.compat().reference_loss_dtype, .progress = options.progress});
+        {.batch = spec.batch,
+         .loss_in_model_dtype = cell.compat().reference_loss_dtype,
+         .progress = options.progress});
     record.metrics.insert(record.metrics.end(), metrics.begin(), metrics.end());
   }
   record.seconds["evaluation"] = seconds_since(start);

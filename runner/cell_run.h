@@ -13,12 +13,13 @@
 
 namespace gptqb {
 
-// The model, opened, with the fingerprints of everything the cell will read: enough to decide whether a finished
-// record still holds, before any long work.
+// The model, opened, with the fingerprints of everything the cell will read: enough to decide
+// whether a finished record still holds, before any long work.
 struct PreparedCell {
   std::unique_ptr<CausalLm> model;
   const CalibrationWindows* calibration = nullptr;  // null: the method needs none
-  std::vector<std::vector<EvaluationInput>> evaluations;  // one list for each of the cell's evaluators
+  std::vector<std::vector<EvaluationInput>>
+      evaluations;  // one list for each of the cell's evaluators
   InputsRecord inputs;
   std::vector<std::string> notes;
 };

@@ -13,16 +13,19 @@ namespace {
 
 void add_file_options(CLI::App& command, FileOptions& options) {
   command.add_option("files", options.files, "experiment files (YAML)")->required();
-  command.add_option("--set", options.set, "key=value in YAML syntax, wins over the file; repeatable")
+  command
+      .add_option("--set", options.set, "key=value in YAML syntax, wins over the file; repeatable")
       ->allow_extra_args(false);
   command.add_option("--tier", options.tier, "only documents of this tier: smoke, base or full");
-  command.add_option("--shard", options.shard, "I/N: of N runs over the same plan, the I-th (from 0)");
+  command.add_option("--shard", options.shard,
+                     "I/N: of N runs over the same plan, the I-th (from 0)");
 }
 
 void add_run_options(CLI::App& command, RunCommandOptions& options) {
   command.add_option("--device", options.device, "cpu, cuda or cuda:N")->capture_default_str();
   command.add_option("--output", options.output,
-                     "folder for records and tables; with several experiments each gets a folder of its name in it "
+                     "folder for records and tables; with several experiments each gets a folder "
+                     "of its name in it "
                      "(default: results/<experiment name>)");
   command.add_flag("--fresh", options.fresh, "run finished cells again and forget kept blocks");
 }
@@ -30,9 +33,11 @@ void add_run_options(CLI::App& command, RunCommandOptions& options) {
 }  // namespace
 
 int command_line(const std::vector<std::string>& args, std::ostream& out, std::ostream& err) {
-  CLI::App app("Benchmarks post-training quantization of language models: GPTQ, RTN and the dense model, on one "
-               "protocol.",
-               "gptq-bench");
+  CLI::App app(
+      "Benchmarks post-training quantization of language models: GPTQ, RTN and the dense model, on "
+      "one "
+      "protocol.",
+      "gptq-bench");
   app.set_version_flag("--version", version_line());
   app.require_subcommand(1);
 
@@ -42,38 +47,43 @@ int command_line(const std::vector<std::string>& args, std::ostream& out, std::o
   FileOptions plan_options;
   std::string record, old_folder, new_folder, junit, folder, format, kind;
 
-  CLI::App* run = app.add_subcommand("run", "run experiments: quantize, evaluate, write records and tables");
+  CLI::App* run =
+      app.add_subcommand("run", "run experiments: quantize, evaluate, write records and tables");
   add_file_options(*run, run_options.files);
   add_run_options(*run, run_options);
   run->callback([&] { code = run_command(run_options, out, err); });
 
-  CLI::App* plan = app.add_subcommand("plan", "show the cells of experiments and what is missing; runs nothing");
+  CLI::App* plan =
+      app.add_subcommand("plan", "show the cells of experiments and what is missing; runs nothing");
   add_file_options(*plan, plan_options);
   plan->callback([&] { code = plan_command(plan_options, out); });
 
-  CLI::App* rerun = app.add_subcommand("rerun", "run the cell of a record again, from the record alone");
+  CLI::App* rerun =
+      app.add_subcommand("rerun", "run the cell of a record again, from the record alone");
   rerun->add_option("record", record, "a file of <output>/records")->required();
   add_run_options(*rerun, run_options);
   rerun->callback([&] { code = rerun_command(record, run_options, out, err); });
 
-  CLI::App* report = app.add_subcommand("report", "rebuild all tables of an output folder from its records, print one");
+  CLI::App* report = app.add_subcommand(
+      "report", "rebuild all tables of an output folder from its records, print one");
   report->add_option("dir", folder, "output folder, holds records/")->required();
   report->add_option("--format", format, "md, csv or json")->default_val("md");
   report->callback([&] { code = report_command(folder, format, out, err); });
 
-  CLI::App* compare = app.add_subcommand("compare", "hold new results against old ones; exit 1 if one got worse");
+  CLI::App* compare =
+      app.add_subcommand("compare", "hold new results against old ones; exit 1 if one got worse");
   compare->add_option("old", old_folder, "output folder of the baseline")->required();
   compare->add_option("new", new_folder, "output folder to judge")->required();
   compare->add_option("--junit", junit, "also write the verdicts as JUnit XML to this file");
   compare->callback([&] { code = compare_command(old_folder, new_folder, junit, out, err); });
 
   CLI::App* list = app.add_subcommand("list", "what this build knows");
-  list->add_option("kind", kind, "methods, datasets, architectures, evaluators or reports")->required();
+  list->add_option("kind", kind, "methods, datasets, architectures, evaluators or reports")
+      ->required();
   list->callback([&] { code = list_command(kind, out); });
 
-  app.add_subcommand("schema", "every key of an experiment file: type, range, default, meaning")->callback([&] {
-    code = schema_command(out);
-  });
+  app.add_subcommand("schema", "every key of an experiment file: type, range, default, meaning")
+      ->callback([&] { code = schema_command(out); });
   app.add_subcommand("doctor", "what this machine can run, and what is missing")->callback([&] {
     code = doctor_command(out);
   });

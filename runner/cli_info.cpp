@@ -25,7 +25,8 @@ LoadedRecords records_of(const std::string& folder, std::ostream& err) {
   LoadedRecords loaded = load_records(folder);
   for (const std::string& message : loaded.damaged) err << "gptq-bench: " << message << '\n';
   if (loaded.records.empty())
-    throw Error(folder, "expected records in " + (std::filesystem::path(folder) / "records").string() + ", found none");
+    throw Error(folder, "expected records in " +
+                            (std::filesystem::path(folder) / "records").string() + ", found none");
   return loaded;
 }
 
@@ -42,7 +43,8 @@ void print_entries(const Registry<Factory>& registry, std::ostream& out) {
 
 }  // namespace
 
-int report_command(const std::string& folder, const std::string& format, std::ostream& out, std::ostream& err) {
+int report_command(const std::string& folder, const std::string& format, std::ostream& out,
+                   std::ostream& err) {
   const auto& entry = report_formats().at(format);
   LoadedRecords loaded = records_of(folder, err);
   const bool damaged = !loaded.damaged.empty();
@@ -53,9 +55,10 @@ int report_command(const std::string& folder, const std::string& format, std::os
   return damaged ? kExitFailed : kExitOk;
 }
 
-int compare_command(const std::string& old_folder, const std::string& new_folder, const std::string& junit,
-                    std::ostream& out, std::ostream& err) {
-  const Comparison comparison = compare_records(records_of(old_folder, err).records, records_of(new_folder, err).records);
+int compare_command(const std::string& old_folder, const std::string& new_folder,
+                    const std::string& junit, std::ostream& out, std::ostream& err) {
+  const Comparison comparison =
+      compare_records(records_of(old_folder, err).records, records_of(new_folder, err).records);
   out << comparison_text(comparison);
   if (!junit.empty()) write_file_atomically(junit, junit_xml(comparison));
   return comparison.tripped() ? kExitFailed : kExitOk;
@@ -73,7 +76,8 @@ int list_command(const std::string& kind, std::ostream& out) {
   else if (kind == "reports")
     print_entries(report_formats(), out);
   else
-    throw Error("list", unknown_name(kind, {"methods", "datasets", "architectures", "evaluators", "reports"}));
+    throw Error("list", unknown_name(kind, {"methods", "datasets", "architectures", "evaluators",
+                                            "reports"}));
   return kExitOk;
 }
 
@@ -87,7 +91,8 @@ int doctor_command(std::ostream& out) {
     const char* value = std::getenv(variable);
     return std::filesystem::path(value ? value : "");
   };
-  out << doctor_report({.data_root = folder("GPTQ_BENCH_DATA"), .models_root = folder("GPTQ_BENCH_MODELS")});
+  out << doctor_report(
+      {.data_root = folder("GPTQ_BENCH_DATA"), .models_root = folder("GPTQ_BENCH_MODELS")});
   return kExitOk;
 }
 

@@ -38,17 +38,20 @@ void parse_shard(const std::string& text, PlanOptions& options) {
   options.shards = count;
 }
 
-// All plans of the files. Two experiments of one name would write into one folder as one, so that is refused.
+// All plans of the files. Two experiments of one name would write into one folder as one, so that
+// is refused.
 std::vector<Plan> plans_of(const FileOptions& options) {
   PlanOptions plan_options{.methods = quantizers().names(), .evaluators = evaluators().names()};
   parse_shard(options.shard, plan_options);
   std::vector<Plan> plans;
   for (const std::string& file : options.files)
-    for (const Experiment& experiment : load_experiments(file, {.set = options.set, .tier = options.tier})) {
+    for (const Experiment& experiment :
+         load_experiments(file, {.set = options.set, .tier = options.tier})) {
       plans.push_back(make_plan(experiment, plan_options));
     }
   if (plans.empty())
-    throw Error("--tier", "expected a document of tier '" + options.tier + "' in the files given, found none");
+    throw Error("--tier", "expected a document of tier '" + options.tier +
+                              "' in the files given, found none");
   return plans;
 }
 
@@ -64,7 +67,8 @@ void write_tables(const fs::path& output) {
   write_reports(output, {std::move(all.records), std::move(verdicts), std::move(all.damaged)});
 }
 
-int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, std::ostream& out, std::ostream& err) {
+int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, std::ostream& out,
+              std::ostream& err) {
   TerminalProgress progress(err, isatty(STDERR_FILENO) != 0);
   std::set<std::string> names;
   for (const Plan& plan : plans) names.insert(plan.name);
@@ -89,9 +93,11 @@ int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, 
     write_tables(run_options.output);
     const std::vector<Verdict> verdicts = judge_records(outcome.records);
     out << report_formats().at("md").make.render({outcome.records, verdicts, {}});
-    out << "\nFiles: " << run_options.output.string() << "/{table.md,results.csv,results.json,layers.csv,records/}\n";
+    out << "\nFiles: " << run_options.output.string()
+        << "/{table.md,results.csv,results.json,layers.csv,records/}\n";
     if (outcome.failed + outcome.missing > 0 || any_failed(verdicts)) code = kExitFailed;
-    if (outcome.ran + outcome.reused + outcome.failed == 0 && outcome.missing > 0) code = kExitBadInput;
+    if (outcome.ran + outcome.reused + outcome.failed == 0 && outcome.missing > 0)
+      code = kExitBadInput;
   }
   return code;
 }
@@ -105,12 +111,14 @@ int run_command(const RunCommandOptions& options, std::ostream& out, std::ostrea
 int plan_command(const FileOptions& options, std::ostream& out) {
   for (const Plan& plan : plans_of(options)) {
     out << plan_table(plan);
-    for (const std::string& sentence : missing_inputs(plan, data_root(), "")) out << "missing: " << sentence << '\n';
+    for (const std::string& sentence : missing_inputs(plan, data_root(), ""))
+      out << "missing: " << sentence << '\n';
   }
   return kExitOk;
 }
 
-int rerun_command(const std::string& path, const RunCommandOptions& options, std::ostream& out, std::ostream& err) {
+int rerun_command(const std::string& path, const RunCommandOptions& options, std::ostream& out,
+                  std::ostream& err) {
   const Record record = record_from_json(read_file(path), path);
   Plan plan;
   plan.name = record.experiment;

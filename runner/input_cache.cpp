@@ -9,7 +9,8 @@ bool is_ids(const DatasetSpec& dataset) { return dataset.source.starts_with("tok
 
 // Everything that decides a dataset's text.
 std::string text_key(const DatasetSpec& dataset) {
-  return dataset.name + '\n' + dataset.split + '\n' + dataset.source + '\n' + dataset.join + '\n' + dataset.field;
+  return dataset.name + '\n' + dataset.split + '\n' + dataset.source + '\n' + dataset.join + '\n' +
+         dataset.field;
 }
 
 // Appends the windows of `more` to `all`; provenance of several corpora is joined with " + ".
@@ -61,8 +62,10 @@ const Tokenizer* InputCache::tokenizer_of(const Cell& cell) {
 const CalibrationWindows& InputCache::calibration(const Cell& cell) {
   const CalibrationSpec& spec = cell.calibration();
   std::string key = model_folder(cell).string();
-  for (const DatasetShare& part : spec.datasets) key += '\n' + text_key(part.dataset) + std::to_string(part.share);
-  for (int64_t number : {spec.samples, spec.seqlen, spec.seed, spec.heldout, static_cast<int64_t>(spec.draw)})
+  for (const DatasetShare& part : spec.datasets)
+    key += '\n' + text_key(part.dataset) + std::to_string(part.share);
+  for (int64_t number :
+       {spec.samples, spec.seqlen, spec.seed, spec.heldout, static_cast<int64_t>(spec.draw)})
     key += '\n' + std::to_string(number);
   if (const auto found = calibration_.find(key); found != calibration_.end()) return found->second;
 
@@ -81,9 +84,11 @@ const CalibrationWindows& InputCache::calibration(const Cell& cell) {
   CalibrationWindows all;
   for (size_t i = 0; i < spec.datasets.size(); ++i) {
     if (samples[i] == 0) continue;
-    const Corpus corpus = load_corpus(spec.datasets[i].dataset, Purpose::kCalibration, data_root_, base_);
-    CalibrationWindows part = calibration_windows(corpus, tokenizer_of(cell), samples[i], spec.seqlen,
-                                                  static_cast<uint64_t>(spec.seed), spec.draw, heldout[i]);
+    const Corpus corpus =
+        load_corpus(spec.datasets[i].dataset, Purpose::kCalibration, data_root_, base_);
+    CalibrationWindows part =
+        calibration_windows(corpus, tokenizer_of(cell), samples[i], spec.seqlen,
+                            static_cast<uint64_t>(spec.seed), spec.draw, heldout[i]);
     append(all.calibration, std::move(part.calibration));
     if (part.heldout.count > 0) append(all.heldout, std::move(part.heldout));
     if (all.heldout_shortage.empty()) all.heldout_shortage = part.heldout_shortage;
@@ -94,13 +99,14 @@ const CalibrationWindows& InputCache::calibration(const Cell& cell) {
 const TokenWindows& InputCache::evaluation(const Cell& cell, const EvaluatorSpec& evaluator,
                                            const DatasetSpec& dataset) {
   std::string key = model_folder(cell).string() + '\n' + text_key(dataset);
-  for (int64_t number : {evaluator.seqlen, evaluator.max_windows, static_cast<int64_t>(evaluator.bos)})
+  for (int64_t number :
+       {evaluator.seqlen, evaluator.max_windows, static_cast<int64_t>(evaluator.bos)})
     key += '\n' + std::to_string(number);
   if (const auto found = evaluation_.find(key); found != evaluation_.end()) return found->second;
   const Corpus corpus = load_corpus(dataset, Purpose::kEvaluation, data_root_, base_);
   return evaluation_
-      .emplace(key, evaluation_windows(corpus, tokenizer_of(cell), evaluator.seqlen, evaluator.max_windows,
-                                       evaluator.bos))
+      .emplace(key, evaluation_windows(corpus, tokenizer_of(cell), evaluator.seqlen,
+                                       evaluator.max_windows, evaluator.bos))
       .first->second;
 }
 

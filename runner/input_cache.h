@@ -23,12 +23,13 @@ class InputCache {
   // The tokenizer of a model folder.
   const Tokenizer& tokenizer(const std::filesystem::path& folder);
 
-  // Calibration windows of a cell, drawn dataset by dataset where the experiment mixes (samples split by share, the
-  // remainder to the first).
+  // Calibration windows of a cell, drawn dataset by dataset where the experiment mixes (samples
+  // split by share, the remainder to the first).
   const CalibrationWindows& calibration(const Cell& cell);
 
   // Windows of one dataset of an evaluator.
-  const TokenWindows& evaluation(const Cell& cell, const EvaluatorSpec& evaluator, const DatasetSpec& dataset);
+  const TokenWindows& evaluation(const Cell& cell, const EvaluatorSpec& evaluator,
+                                 const DatasetSpec& dataset);
 
   // Whether all text of a cell comes as ids, so that no tokenizer is needed.
   static bool needs_tokenizer(const Cell& cell);

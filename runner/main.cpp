@@ -20,6 +20,7 @@ void on_interrupt(int) {
 int main(int argc, char** argv) {
   std::signal(SIGINT, on_interrupt);
   std::signal(SIGTERM, on_interrupt);
-  std::signal(SIGXFSZ, SIG_IGN);  // a write past a limit is an error with a message, not a dead process
+  std::signal(SIGXFSZ,
+              SIG_IGN);  // a write past a limit is an error with a message, not a dead process
   return gptqb::command_line(std::vector<std::string>(argv, argv + argc), std::cout, std::cerr);
 }

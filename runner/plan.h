@@ -48,8 +48,8 @@ std::string plan_table(const Plan& plan);
 
 // What must be put in place before `cell` can run: a sentence each for a model folder without
 // config.json and for each dataset, saying where it was looked for and how to get it. `data_root`:
-// $GPTQ_BENCH_DATA (may be empty); relative paths of models and own datasets start at `base` (empty:
-// the working directory). C4's shards, which take minutes to read, are only looked for.
+// $GPTQ_BENCH_DATA (may be empty); relative paths of models and own datasets start at `base`
+// (empty: the working directory). C4's shards, which take minutes to read, are only looked for.
 std::vector<std::string> missing_inputs(const Cell& cell, const std::filesystem::path& data_root,
                                         const std::filesystem::path& base);
 

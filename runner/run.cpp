@@ -18,21 +18,25 @@ namespace {
 // Whether a finished record still describes what would be computed now; else why not.
 std::string stale_reason(const Record& old, const Record& now) {
   if (old.cell != now.cell) return "its settings differ";
-  if (old.environment.build_id != now.environment.build_id) return "another build of the program made it";
-  if (old.environment.device != now.environment.device || old.environment.gpu != now.environment.gpu)
+  if (old.environment.build_id != now.environment.build_id)
+    return "another build of the program made it";
+  if (old.environment.device != now.environment.device ||
+      old.environment.gpu != now.environment.gpu)
     return "it was made on another device";
   const InputsRecord &was = old.inputs, &is = now.inputs;
   if (was.model_fingerprint != is.model_fingerprint) return "the model's files changed";
   if (was.tokenizer_fingerprint != is.tokenizer_fingerprint) return "the tokenizer's files changed";
   if (was.windows.size() != is.windows.size()) return "its token windows changed";
   for (size_t i = 0; i < is.windows.size(); ++i)
-    if (was.windows[i].ids_sha256 != is.windows[i].ids_sha256 || was.windows[i].count != is.windows[i].count)
+    if (was.windows[i].ids_sha256 != is.windows[i].ids_sha256 ||
+        was.windows[i].count != is.windows[i].count)
       return "the token windows of " + is.windows[i].name + " changed";
   return "";
 }
 
 // The record of an earlier run of this cell, if there is one that can be read.
-std::optional<Record> earlier_record(const std::filesystem::path& output, const Cell& cell, Progress& progress) {
+std::optional<Record> earlier_record(const std::filesystem::path& output, const Cell& cell,
+                                     Progress& progress) {
   const std::filesystem::path path = record_path(output, cell.id());
   if (!std::filesystem::exists(path)) return std::nullopt;
   try {
@@ -45,7 +49,8 @@ std::optional<Record> earlier_record(const std::filesystem::path& output, const 
 
 // What a failure is called in a record: one sentence, no stack trace.
 std::string failure_reason(const std::exception& error) {
-  if (const auto* torch_error = dynamic_cast<const c10::Error*>(&error)) return torch_error->what_without_backtrace();
+  if (const auto* torch_error = dynamic_cast<const c10::Error*>(&error))
+    return torch_error->what_without_backtrace();
   return error.what();
 }
 
@@ -58,9 +63,11 @@ void check_device(const std::string& device) {
   std::string reason = info.unavailable;
   const auto index = static_cast<size_t>(std::max<int>(0, at::Device(device).index()));
   if (reason.empty())
-    reason = index < info.devices.size() ? info.devices[index].unusable
-                                         : "there are " + std::to_string(info.devices.size()) + " devices";
-  if (!reason.empty()) throw Error("--device", "expected a usable GPU for '" + device + "', got none: " + reason);
+    reason = index < info.devices.size()
+                 ? info.devices[index].unusable
+                 : "there are " + std::to_string(info.devices.size()) + " devices";
+  if (!reason.empty())
+    throw Error("--device", "expected a usable GPU for '" + device + "', got none: " + reason);
 }
 
 class PlanRun {
@@ -76,7 +83,8 @@ class PlanRun {
     for (size_t i = 0; i < plan_.cells.size(); ++i) {
       throw_if_interrupted();
       const PlannedCell& planned = plan_.cells[i];
-      label_ = "[" + std::to_string(i + 1) + "/" + std::to_string(plan_.cells.size()) + "] " + planned.cell.summary();
+      label_ = "[" + std::to_string(i + 1) + "/" + std::to_string(plan_.cells.size()) + "] " +
+               planned.cell.summary();
       outcome_.records.push_back(run_one(planned, static_cast<int64_t>(i)));
     }
     return std::move(outcome_);
@@ -93,9 +101,12 @@ class PlanRun {
     record.settings = cell.settings();
     record.expectations = planned.expectations;
     record.environment = environment_;
-    if (!planned.skip_reason.empty()) return skip(std::move(record), planned.skip_reason, outcome_.skipped);
-    const std::vector<std::string> missing = missing_inputs(cell, options_.data_root, options_.base);
-    if (!missing.empty()) return skip(std::move(record), "not run: " + join(missing, "; "), outcome_.missing);
+    if (!planned.skip_reason.empty())
+      return skip(std::move(record), planned.skip_reason, outcome_.skipped);
+    const std::vector<std::string> missing =
+        missing_inputs(cell, options_.data_root, options_.base);
+    if (!missing.empty())
+      return skip(std::move(record), "not run: " + join(missing, "; "), outcome_.missing);
     try {
       PreparedCell prepared = prepare_cell(cell, cache_, options_);
       record.inputs = prepared.inputs;

@@ -1,5 +1,5 @@
-// From a plan to records: each cell is opened, calibrated, quantized, evaluated and written down; one that fails is recorded
-// with its reason and the rest goes on.
+// From a plan to records: each cell is opened, calibrated, quantized, evaluated and written down;
+// one that fails is recorded with its reason and the rest goes on.
 #pragma once
 
 #include <filesystem>
@@ -13,26 +13,27 @@
 namespace gptqb {
 
 struct RunOptions {
-  std::string device = "cpu";           // cpu, cuda, cuda:N
-  std::filesystem::path output;         // of this experiment: records/, tables, work/
-  std::filesystem::path data_root;      // $GPTQ_BENCH_DATA; may be empty
-  std::filesystem::path base;           // relative paths of the experiment start here
-  bool fresh = false;                   // redo finished cells and forget kept blocks
-  std::vector<std::string> argv;        // for the record
-  Progress* progress = nullptr;         // null: silent
+  std::string device = "cpu";       // cpu, cuda, cuda:N
+  std::filesystem::path output;     // of this experiment: records/, tables, work/
+  std::filesystem::path data_root;  // $GPTQ_BENCH_DATA; may be empty
+  std::filesystem::path base;       // relative paths of the experiment start here
+  bool fresh = false;               // redo finished cells and forget kept blocks
+  std::vector<std::string> argv;    // for the record
+  Progress* progress = nullptr;     // null: silent
 };
 
 struct RunOutcome {
   int64_t ran = 0;
   int64_t reused = 0;
   int64_t failed = 0;
-  int64_t skipped = 0;  // this build cannot run them
-  int64_t missing = 0;  // skipped because model or data are not there
+  int64_t skipped = 0;          // this build cannot run them
+  int64_t missing = 0;          // skipped because model or data are not there
   std::vector<Record> records;  // of the plan's cells, in its order
 };
 
-// Runs what is not finished. Throws Error if the device is not there or a record cannot be written, Interrupted on
-// Ctrl-C; what was finished by then is on disk, and the same call goes on from there.
+// Runs what is not finished. Throws Error if the device is not there or a record cannot be written,
+// Interrupted on Ctrl-C; what was finished by then is on disk, and the same call goes on from
+// there.
 RunOutcome run_plan(const Plan& plan, const RunOptions& options);
 
 }  // namespace gptqb

@@ -429,6 +429,9 @@ void append_compat(std::vector<KeySpec>& table) {
              "symmetric rows without negative weights: full range, or upper half clipped"));
   table.push_back(choice("compat.rtn_groups", compat, &CompatPolicy::reference_rtn_groups,
                          {{"honour", false}, {"reference", true}}, "whether RTN honours groups"));
+  table.push_back(choice("compat.rtn_dtype", compat, &CompatPolicy::reference_rtn_dtype,
+                         {{"float32", false}, {"model", true}},
+                         "dtype RTN computes grids and codes in"));
   table.push_back(choice("compat.dead_columns", compat, &CompatPolicy::reference_dead_columns,
                          {{"exclude", false}, {"reference", true}},
                          "columns without input: left out of the grid, or only cleared"));

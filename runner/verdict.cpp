@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 
 #include "runner/report/number_format.h"
 
@@ -111,20 +110,6 @@ Verdict judge(const Expectation& expectation, const std::string& cell_id,
   }
   if (holds(expectation, metric->value)) return settle(Outcome::kPass, "");
   return settle(Outcome::kFail, "off by " + verdict.deviation_text);
-}
-
-std::vector<Verdict> judge_plan(const Plan& plan, const std::vector<Record>& records) {
-  std::map<std::string, const Record*> by_id;
-  for (const Record& record : records)
-    if (record.experiment == plan.name) by_id[record.cell_id] = &record;
-  std::vector<Verdict> result;
-  for (const PlannedCell& planned : plan.cells) {
-    const auto found = by_id.find(planned.cell.id());
-    for (const Expectation& expectation : planned.expectations)
-      result.push_back(judge(expectation, planned.cell.id(), plan.name,
-                             found == by_id.end() ? nullptr : found->second));
-  }
-  return result;
 }
 
 std::vector<Verdict> judge_records(const std::vector<Record>& records) {

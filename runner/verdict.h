@@ -39,9 +39,6 @@ struct Verdict {
 Verdict judge(const Expectation& expectation, const std::string& cell_id,
               const std::string& experiment, const Record* record);
 
-// All expectations of a plan, in its order.
-std::vector<Verdict> judge_plan(const Plan& plan, const std::vector<Record>& records);
-
 // The expectations that the records themselves carry: tables are rebuilt with the verdicts of their
 // run.
 std::vector<Verdict> judge_records(const std::vector<Record>& records);

@@ -16,7 +16,11 @@ class RoundToNearest : public Quantizer {
     LinearProblem problem = given;
     // The published code rounds whole rows whatever group size it is given (protocol.md section 5).
     if (problem.compat.reference_rtn_groups) problem.quant.group_size = -1;
-    const auto weights = checked_weights(problem, at::kFloat);
+    // The published code rounds the loaded weights as they are; its GPTQ widens them to float32
+    // first.
+    const auto dtype =
+        problem.compat.reference_rtn_dtype ? problem.weight.scalar_type() : at::kFloat;
+    const auto weights = checked_weights(problem, dtype);
     const GridRule rule{problem.quant, problem.compat.reference_one_sided};
     LayerResult result{round_to_nearest(weights, rule, problem.layer),
                        start_health(problem, "rtn")};

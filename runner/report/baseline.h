@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "common/statistics.h"
 #include "runner/record.h"
-#include "runner/statistics.h"
 
 namespace gptqb {
 

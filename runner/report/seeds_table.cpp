@@ -1,10 +1,10 @@
 #include <map>
 
+#include "common/statistics.h"
 #include "runner/report/markdown_sections.h"
 #include "runner/report/markdown_table.h"
 #include "runner/report/number_format.h"
 #include "runner/report/settings_summary.h"
-#include "runner/statistics.h"
 
 namespace gptqb {
 namespace {

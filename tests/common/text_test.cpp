@@ -17,8 +17,7 @@ TEST(NearestName, SuggestsATypoAndNothingFarAway) {
 TEST(UnknownName, ListsWhatIsKnown) {
   EXPECT_EQ(unknown_name("gtpq", {"gptq", "rtn"}),
             "expected one of gptq, rtn; got 'gtpq'. Did you mean 'gptq'?");
-  EXPECT_EQ(unknown_name("obq", {"gptq", "rtn"}),
-            "expected one of gptq, rtn; got 'obq'");
+  EXPECT_EQ(unknown_name("obq", {"gptq", "rtn"}), "expected one of gptq, rtn; got 'obq'");
 }
 
 // Fault ML-14: "layers.1." must not hit layers.10.
@@ -37,7 +36,8 @@ using Factory = int (*)();
 int one() { return 1; }
 
 TEST(Registry, FindsListsAndRefuses) {
-  const Registry<Factory> registry("method", {{"gptq", "the paper", one, ""}, {"rtn", "", one, ""}});
+  const Registry<Factory> registry("method",
+                                   {{"gptq", "the paper", one, ""}, {"rtn", "", one, ""}});
   EXPECT_EQ(registry.at("gptq").make(), 1);
   EXPECT_TRUE(registry.has("rtn"));
   try {

@@ -41,7 +41,8 @@ TEST(Perplexity, OfUniformLogitsIsTheVocabulary) {
   EXPECT_NEAR(perplexity(model, windows_of({0, 1, 2, 3, 4, 0}, 3)).value, 5.0, 1e-6);
 }
 
-// By hand: exp of the mean over windows of the mean over seqlen - 1 tokens, and its standard error by the delta method.
+// By hand: exp of the mean over windows of the mean over seqlen - 1 tokens, and its standard error
+// by the delta method.
 TEST(Perplexity, MatchesAHandComputedMeanAndStandardError) {
   const at::Tensor table = random_table(6);
   FakeLm model(table, at::kFloat, 16);
@@ -79,7 +80,8 @@ TEST(Perplexity, CanRoundLossesToTheModelsDtypeAsThePublishedCodeDoes) {
   const auto windows = windows_of({0, 3, 5, 1, 1, 4, 2, 0}, 8);
   const double exact = window_losses(model, windows, {}).at(0);
   const double rounded = window_losses(model, windows, {.loss_in_model_dtype = true}).at(0);
-  EXPECT_EQ(rounded, static_cast<double>(static_cast<float>(at::Half(static_cast<float>(rounded)))));
+  EXPECT_EQ(rounded,
+            static_cast<double>(static_cast<float>(at::Half(static_cast<float>(rounded)))));
   EXPECT_NEAR(rounded, exact, 2e-3);
 }
 
@@ -106,7 +108,8 @@ TEST(Perplexity, DoesNotDependOnTheBatch) {
   FakeLm model(random_table(6), at::kFloat, 16);
   const auto windows = windows_of({0, 3, 5, 1, 1, 4, 2, 0, 5, 3, 2, 1}, 3);
   const auto one = window_losses(model, windows, {.batch = 1});
-  for (int64_t batch : {2, 3, 4, 100}) EXPECT_EQ(window_losses(model, windows, {.batch = batch}), one);
+  for (int64_t batch : {2, 3, 4, 100})
+    EXPECT_EQ(window_losses(model, windows, {.batch = batch}), one);
 }
 
 TEST(Perplexity, RunsEachBlockOnceOverAllWindows) {
@@ -137,12 +140,15 @@ TEST(Perplexity, RefusesWindowsThatDoNotFitTheModel) {
 
 TEST(Evaluators, EveryEntryHasItsFile) {
   for (const auto& entry : evaluators().entries()) {
-    EXPECT_TRUE(std::filesystem::exists(std::string(GPTQB_SOURCE_DIR "/eval/impl/") + entry.name + ".cpp"));
+    EXPECT_TRUE(
+        std::filesystem::exists(std::string(GPTQB_SOURCE_DIR "/eval/impl/") + entry.name + ".cpp"));
     EXPECT_NE(entry.make(), nullptr);
     EXPECT_FALSE(entry.summary.empty());
   }
   int files = 0;
-  for ([[maybe_unused]] const auto& file : std::filesystem::directory_iterator(GPTQB_SOURCE_DIR "/eval/impl")) ++files;
+  for ([[maybe_unused]] const auto& file :
+       std::filesystem::directory_iterator(GPTQB_SOURCE_DIR "/eval/impl"))
+    ++files;
   EXPECT_EQ(files, static_cast<int>(evaluators().entries().size()));
 }
 

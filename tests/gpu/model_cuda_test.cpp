@@ -34,12 +34,14 @@ at::Tensor logits_of(CausalLm& model, const at::Tensor& ids) {
 
 TEST(ModelCuda, LogitsOfEveryGoldenModelEqualTheCpu) {
   int models = 0;
-  for (const auto& entry : fs::directory_iterator(fs::path(GPTQB_SOURCE_DIR) / "tests/models/golden")) {
+  for (const auto& entry :
+       fs::directory_iterator(fs::path(GPTQB_SOURCE_DIR) / "tests/models/golden")) {
     if (!fs::exists(entry.path() / "config.json")) continue;
     SCOPED_TRACE(entry.path().filename());
     const auto cpu = open_model(entry.path(), {.dtype = "float32"});
     const auto gpu = open_model(entry.path(), {.dtype = "float32", .device = at::Device("cuda:0")});
-    const at::Tensor ids = random_ids(2, std::min<int64_t>(16, cpu->max_positions()), cpu->vocab_size());
+    const at::Tensor ids =
+        random_ids(2, std::min<int64_t>(16, cpu->max_positions()), cpu->vocab_size());
     EXPECT_TRUE(at::allclose(logits_of(*cpu, ids), logits_of(*gpu, ids), 1e-4, 1e-4));
     ++models;
   }
@@ -71,12 +73,14 @@ TEST(QuantizeCuda, LossesOfBothSolversAgreeWithTheCpu) {
   for (SolverKind solver : {SolverKind::kFast, SolverKind::kReference}) {
     std::vector<std::vector<LayerHealth>> health;
     for (const char* device : {"cpu", "cuda:0"}) {
-      const auto model = open_model(kQuickstart, {.dtype = "float32", .device = at::Device(device)});
+      const auto model =
+          open_model(kQuickstart, {.dtype = "float32", .device = at::Device(device)});
       const at::Tensor ids = random_ids(8, 64, model->vocab_size());
       health.push_back(quantize_model(*model, ids, {}, four_bit_groups(solver)).layers);
     }
     ASSERT_EQ(health[0].size(), 6u * 7u);
-    // Differences grow along the blocks, so the first block is held to the solver's own bound (solver.md).
+    // Differences grow along the blocks, so the first block is held to the solver's own bound
+    // (solver.md).
     for (size_t i = 0; i < 7; ++i)
       EXPECT_NEAR(*health[1][i].loss / *health[0][i].loss, 1, 5e-3) << health[0][i].layer;
     for (size_t i = 7; i < health[0].size(); ++i)
@@ -87,7 +91,8 @@ TEST(QuantizeCuda, LossesOfBothSolversAgreeWithTheCpu) {
 TEST(QuantizeCuda, TheSameCallGivesTheSameCodes) {
   std::vector<at::Tensor> weights;
   for (int run = 0; run < 2; ++run) {
-    const auto model = open_model(kQuickstart, {.dtype = "float16", .device = at::Device("cuda:0")});
+    const auto model =
+        open_model(kQuickstart, {.dtype = "float16", .device = at::Device("cuda:0")});
     const at::Tensor ids = random_ids(8, 64, model->vocab_size());
     quantize_model(*model, ids, {}, four_bit_groups(SolverKind::kFast));
     model->load_block(model->block_count() - 1);

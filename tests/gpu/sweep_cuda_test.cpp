@@ -39,8 +39,8 @@ struct Problem {
 
   Problem on_gpu() const {
     Problem copy = *this;
-    for (at::Tensor* tensor : {&copy.weights, &copy.carried, &copy.factor, &copy.diagonal, &copy.scales, &copy.zeros,
-                               &copy.groups})
+    for (at::Tensor* tensor : {&copy.weights, &copy.carried, &copy.factor, &copy.diagonal,
+                               &copy.scales, &copy.zeros, &copy.groups})
       *tensor = tensor->cuda();
     copy.clear_outputs();
     return copy;
@@ -79,12 +79,13 @@ void expect_same_as_cpu(double tolerance, double equal_share) {
       const at::Tensor codes = device.codes.cpu();
       const double share = codes.eq(host.codes).to(at::kDouble).mean().template item<double>();
       EXPECT_GE(share, equal_share);
-      // A code that flips on a rounding boundary changes the rest of its row, so only rows that agree are compared.
+      // A code that flips on a rounding boundary changes the rest of its row, so only rows that
+      // agree are compared.
       const at::Tensor same = codes.eq(host.codes).all(0).nonzero().squeeze(1);
-      EXPECT_TRUE(at::allclose(device.errors.cpu().index_select(1, same), host.errors.index_select(1, same), tolerance,
-                               tolerance));
-      EXPECT_TRUE(at::allclose(device.losses.cpu().index_select(0, same), host.losses.index_select(0, same), tolerance,
-                               tolerance));
+      EXPECT_TRUE(at::allclose(device.errors.cpu().index_select(1, same),
+                               host.errors.index_select(1, same), tolerance, tolerance));
+      EXPECT_TRUE(at::allclose(device.losses.cpu().index_select(0, same),
+                               host.losses.index_select(0, same), tolerance, tolerance));
     }
 }
 

@@ -1,7 +1,6 @@
 // The whole program on the embedded model: what a user types, and what is left on disk.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
 #include <unistd.h>
 
 #include <filesystem>
@@ -51,7 +50,8 @@ class EndToEnd : public testing::Test {
   // Dense, RTN and GPTQ on a few short windows: seconds on a CPU.
   static std::string text() {
     return "name: tiny\n"
-           "model: {path: \"" GPTQB_SOURCE_DIR "/assets/quickstart-model\", dtype: float32}\n"
+           "model: {path: \"" GPTQB_SOURCE_DIR
+           "/assets/quickstart-model\", dtype: float32}\n"
            "calibration: {dataset: builtin, samples: 8, seqlen: 64, heldout: 2}\n"
            "quant: {bits: 3, group_size: 64}\n"
            "evaluate:\n"
@@ -71,7 +71,9 @@ class EndToEnd : public testing::Test {
     return run_program(args);
   }
   std::vector<Record> records() const { return load_records(output()).records; }
-  double perplexity(size_t cell) const { return find_metric(records().at(cell), "perplexity.builtin")->value; }
+  double perplexity(size_t cell) const {
+    return find_metric(records().at(cell), "perplexity.builtin")->value;
+  }
 
   fs::path folder_;
   std::string experiment_;
@@ -80,7 +82,8 @@ class EndToEnd : public testing::Test {
 TEST_F(EndToEnd, OneCommandLeavesTheTableAndItsRecords) {
   const Outcome outcome = run();
   EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("none"), HasSubstr("rtn"), HasSubstr("gptq"), HasSubstr("table.md")));
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("none"), HasSubstr("rtn"), HasSubstr("gptq"), HasSubstr("table.md")));
   for (const char* file : {"table.md", "results.csv", "results.json", "layers.csv"})
     EXPECT_TRUE(fs::exists(fs::path(output()) / file)) << file;
   ASSERT_EQ(records().size(), 3u);
@@ -96,10 +99,12 @@ TEST_F(EndToEnd, OneCommandLeavesTheTableAndItsRecords) {
     EXPECT_TRUE(layer.relative_error_heldout.has_value());
     EXPECT_TRUE(layer.drift.has_value());
   }
-  // 3 bits, and a float16 scale and a 3-bit zero point for each 64 (the last group of 512 = 8 x 64 is whole).
+  // 3 bits, and a float16 scale and a 3-bit zero point for each 64 (the last group of 512 = 8 x 64
+  // is whole).
   EXPECT_NEAR(find_metric(gptq, "bits_per_weight.linear")->value, 3 + 19.0 / 64, 1e-9);
   // Nothing unfinished is kept.
-  EXPECT_TRUE(!fs::exists(fs::path(output()) / "work") || fs::is_empty(fs::path(output()) / "work"));
+  EXPECT_TRUE(!fs::exists(fs::path(output()) / "work") ||
+              fs::is_empty(fs::path(output()) / "work"));
 }
 
 // Faults EH-07, EH-08, EH-10.
@@ -141,7 +146,8 @@ TEST_F(EndToEnd, InterruptedWorkGoesOnAndEndsInTheSameNumbers) {
 
 // Faults EH-13: one cell fails, the others stand, and the exit code says so.
 TEST_F(EndToEnd, AFailedCellIsRecordedAndTheRestGoesOn) {
-  write("experiment.yaml", text() + "cells:\n  - {quant.group_size: 64}\n  - {calibration.samples: 100000}\n");
+  write("experiment.yaml",
+        text() + "cells:\n  - {quant.group_size: 64}\n  - {calibration.seqlen: 100000}\n");
   const Outcome outcome = run();
   EXPECT_EQ(outcome.code, kExitFailed);
   int failed = 0;
@@ -156,8 +162,9 @@ TEST_F(EndToEnd, AFailedCellIsRecordedAndTheRestGoesOn) {
 }
 
 TEST_F(EndToEnd, VerdictsDecideTheExitCode) {
-  write("experiment.yaml",
-        text() + "expect:\n  - {where: {method.name: none}, metric: perplexity.builtin, at_most: 1, source: a test}\n");
+  write("experiment.yaml", text() +
+                               "expect:\n  - {where: {method.name: none}, metric: "
+                               "perplexity.builtin, at_most: 1, source: a test}\n");
   const Outcome outcome = run();
   EXPECT_EQ(outcome.code, kExitFailed);
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("FAIL"), HasSubstr("at most 1"), HasSubstr("a test")));
@@ -166,8 +173,9 @@ TEST_F(EndToEnd, VerdictsDecideTheExitCode) {
 }
 
 TEST_F(EndToEnd, AMissingModelSaysWhereItWasLookedFor) {
-  write("experiment.yaml", "name: tiny\nmodel: {path: /nowhere/llama}\nmethod: {name: none}\n"
-                           "evaluate: [{perplexity: {datasets: [builtin], seqlen: 64}}]\n");
+  write("experiment.yaml",
+        "name: tiny\nmodel: {path: /nowhere/llama}\nmethod: {name: none}\n"
+        "evaluate: [{perplexity: {datasets: [builtin], seqlen: 64}}]\n");
   const Outcome outcome = run();
   EXPECT_EQ(outcome.code, kExitBadInput);
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("/nowhere/llama"), HasSubstr("config.json")));
@@ -178,13 +186,16 @@ TEST_F(EndToEnd, BadInputIsOneClearErrorBeforeAnyWork) {
   write("experiment.yaml", text() + "quantt: {bits: 5}\n");
   const Outcome outcome = run();
   EXPECT_EQ(outcome.code, kExitBadInput);
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("experiment.yaml:9:1"), HasSubstr("quantt"), HasSubstr("quant")));
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("experiment.yaml:9:1"), HasSubstr("quantt"), HasSubstr("quant")));
   EXPECT_FALSE(fs::exists(output()));
   EXPECT_EQ(run_program({"run", "/nowhere/x.yaml"}).code, kExitBadInput);
   EXPECT_EQ(run_program({"list", "methodz"}).code, kExitBadInput);
   write("experiment.yaml", text());
-  EXPECT_THAT(run({"--device", "tpu"}).err, HasSubstr("[--device] expected cpu, cuda or cuda:N, got 'tpu'"));
-  EXPECT_THAT(run({"--shard", "3/3"}).err, HasSubstr("[--shard] expected I/N with 0 <= I < N, got '3/3'"));
+  EXPECT_THAT(run({"--device", "tpu"}).err,
+              HasSubstr("[--device] expected cpu, cuda or cuda:N, got 'tpu'"));
+  EXPECT_THAT(run({"--shard", "3/3"}).err,
+              HasSubstr("[--shard] expected I/N with 0 <= I < N, got '3/3'"));
 }
 
 TEST_F(EndToEnd, TokenizerAndModelMustBelongTogether) {
@@ -195,7 +206,9 @@ TEST_F(EndToEnd, TokenizerAndModelMustBelongTogether) {
   fs::copy_file(other, model / "tokenizer.model", fs::copy_options::overwrite_existing);
   const Outcome outcome = run({"--set", "model.path=" + model.string()});
   EXPECT_EQ(outcome.code, kExitFailed);
-  EXPECT_THAT(outcome.out, HasSubstr("expected a tokenizer of at most 2048 ids, the model's vocabulary, got 32000"));
+  EXPECT_THAT(
+      outcome.out,
+      HasSubstr("expected a tokenizer of at most 2048 ids, the model's vocabulary, got 32000"));
 }
 
 // Faults EH-19: the record alone gives the same row again.
@@ -209,8 +222,10 @@ TEST_F(EndToEnd, ARecordCanBeRunAgain) {
   const std::vector<Record> copies = load_records(again).records;
   ASSERT_EQ(copies.size(), 1u);
   EXPECT_EQ(copies[0].cell_id, record.cell_id);
-  EXPECT_EQ(find_metric(copies[0], "perplexity.builtin")->samples, find_metric(record, "perplexity.builtin")->samples);
-  EXPECT_EQ(run_program({"compare", output(), again}).code, kExitFailed) << "two of three cells are missing";
+  EXPECT_EQ(find_metric(copies[0], "perplexity.builtin")->samples,
+            find_metric(record, "perplexity.builtin")->samples);
+  EXPECT_EQ(run_program({"compare", output(), again}).code, kExitFailed)
+      << "two of three cells are missing";
 }
 
 TEST_F(EndToEnd, SetAndShardChooseWhatRuns) {
@@ -224,7 +239,8 @@ TEST_F(EndToEnd, SetAndShardChooseWhatRuns) {
 
 TEST_F(EndToEnd, CommandsThatOnlyReadLeaveNothing) {
   EXPECT_THAT(run_program({"--version"}).out, HasSubstr("gptq-bench"));
-  EXPECT_THAT(run_program({"list", "methods"}).out, AllOf(HasSubstr("gptq"), HasSubstr("rtn"), HasSubstr("none")));
+  EXPECT_THAT(run_program({"list", "methods"}).out,
+              AllOf(HasSubstr("gptq"), HasSubstr("rtn"), HasSubstr("none")));
   EXPECT_THAT(run_program({"schema"}).out, HasSubstr("quant.group_size"));
   EXPECT_THAT(run_program({"doctor"}).out, HasSubstr("build"));
   EXPECT_THAT(run_program({"plan", experiment_}).out, HasSubstr("gptq"));

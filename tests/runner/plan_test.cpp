@@ -114,7 +114,7 @@ evaluate:
   quant.grid_steps = 50;
   quant.grid_shrink = 0.5;
   EXPECT_EQ(cell.quant(), quant);
-  EXPECT_EQ(cell.compat(), (CompatPolicy{true, true, true, true, true}));
+  EXPECT_EQ(cell.compat(), (CompatPolicy{true, true, true, true, true, true}));
   ASSERT_EQ(cell.evaluators().size(), 1u);
   const EvaluatorSpec& perplexity = cell.evaluators()[0];
   EXPECT_EQ(perplexity.name, "perplexity");
@@ -131,17 +131,17 @@ evaluate:
 
 TEST(Plan, CompatReferenceSetsAllAndNearerKeysWin) {
   EXPECT_EQ(plan("method: {name: gptq}\ncompat: reference\n").cells[0].cell.compat(),
-            (CompatPolicy{true, true, true, true, true}));
+            (CompatPolicy{true, true, true, true, true, true}));
   EXPECT_EQ(plan("method: {name: gptq}\ncompat: {base: reference, rtn_groups: honour, loss_dtype: "
                  "float32}\n")
                 .cells[0]
                 .cell.compat(),
-            (CompatPolicy{true, true, false, true, false}));
+            (CompatPolicy{true, true, false, true, true, false}));
   EXPECT_EQ(plan("method: {name: gptq}\nsweep: {compat: [default, reference]}\n").cells.size(), 2u);
   // Spelled out or in short, it is the same cell.
   EXPECT_EQ(plan("method: {name: rtn}\ncompat: reference\n").cells[0].cell.id(),
             plan("method: {name: rtn}\ncompat: {one_sided: reference, rtn_groups: reference, "
-                 "loss_dtype: model}\n")
+                 "rtn_dtype: model, loss_dtype: model}\n")
                 .cells[0]
                 .cell.id());
 }
@@ -184,7 +184,7 @@ TEST(Cell, IdIsTheHashOfTheCanonicalText) {
   EXPECT_EQ(cell.id(), sha256_hex(cell.canonical()).substr(0, 16));
   EXPECT_EQ(
       cell.canonical(),
-      R"({"compat.loss_dtype":"float32","compat.one_sided":"full_range","compat.rtn_groups":"honour","method.name":"rtn",)"
+      R"({"compat.loss_dtype":"float32","compat.one_sided":"full_range","compat.rtn_dtype":"float32","compat.rtn_groups":"honour","method.name":"rtn",)"
       R"("model.backend":"auto","model.dtype":"auto","model.path":"/m","quant.bits":4,"quant.grid_search":"none",)"
       R"("quant.group_size":128,"quant.scale_dtype":"float16","quant.symmetric":false})");
 }
@@ -237,6 +237,7 @@ TEST(Cell, EverySettingChangesTheId) {
                              "compat.group_grid=reference",
                              "compat.one_sided=reference",
                              "compat.rtn_groups=reference",
+                             "compat.rtn_dtype=model",
                              "compat.dead_columns=reference",
                              "compat.loss_dtype=model",
                              "evaluate.perplexity.datasets=[c4-new]",

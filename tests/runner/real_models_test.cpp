@@ -1,4 +1,5 @@
-// Models that others trained, against values that others measured. They need ../shared and scripts/get_smollm2.
+// Models that others trained, against values that others measured. They need ../shared and
+// scripts/get_smollm2.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,15 +31,17 @@ class RealModels : public testing::Test {
   fs::path folder_;
 };
 
-// shared/data/README.md: 1.72 nats a token over the first 511 tokens of the sample, by llama2.c's own arithmetic.
+// shared/data/README.md: 1.72 nats a token over the first 511 tokens of the sample, by llama2.c's
+// own arithmetic.
 TEST_F(RealModels, Stories260kGivesItsPublishedLoss) {
   const fs::path source = test::shared_root() / "models/stories260K";
   const fs::path sample = test::shared_root() / "data/tinystories/tinystories_sample.txt";
   GPTQB_REQUIRE_PATH(source);
   GPTQB_REQUIRE_PATH(sample);
-  const std::string convert = "python3 " GPTQB_SOURCE_DIR "/scripts/convert_stories260k.py --model " +
-                              (source / "stories260K.bin.xz").string() + " --tokenizer " +
-                              (source / "tok512.bin").string() + " --out " + (folder_ / "model").string() + " >&2";
+  const std::string convert =
+      "python3 " GPTQB_SOURCE_DIR "/scripts/convert_stories260k.py --model " +
+      (source / "stories260K.bin.xz").string() + " --tokenizer " +
+      (source / "tok512.bin").string() + " --out " + (folder_ / "model").string() + " >&2";
   ASSERT_EQ(std::system(convert.c_str()), 0);
   const auto tokenizer = open_tokenizer(folder_ / "model");
   std::vector<int32_t> ids = tokenizer->encode_with_special(read_file(sample).substr(0, 4000));
@@ -52,25 +55,30 @@ TEST_F(RealModels, Stories260kGivesItsPublishedLoss) {
   EXPECT_NEAR(window_losses(*model, windows, {}).at(0), 1.72, 0.005);
 }
 
-// shared/reference/smollm2.json: the published code on the first 8 windows, float32, CPU; dense and RTN.
+// shared/reference/smollm2.json: the published code on the first 8 windows, float32, CPU; dense and
+// RTN.
 TEST_F(RealModels, SmolLm2GivesThePublishedCodesValuesOnTheCpu) {
   GPTQB_REQUIRE_PATH(test::smollm2_folder());
   GPTQB_REQUIRE_PATH(test::shared_root() / "data/wikitext-2-raw");
   setenv("GPTQ_BENCH_DATA", (test::shared_root() / "data").c_str(), 1);
   std::ostringstream out, err;
-  const int code = command_line({"gptq-bench", "run", GPTQB_SOURCE_DIR "/experiments/smollm2_cpu.yaml", "--output",
-                                 folder_.string()},
-                                out, err);
+  const int code =
+      command_line({"gptq-bench", "run", GPTQB_SOURCE_DIR "/experiments/smollm2_cpu.yaml",
+                    "--output", folder_.string()},
+                   out, err);
   EXPECT_EQ(code, kExitOk) << out.str() << err.str();
   const std::vector<Record> records = load_records(folder_).records;
   const std::vector<Verdict> verdicts = judge_records(records);
   EXPECT_EQ(verdicts.size(), 4u);
-  for (const Verdict& verdict : verdicts) EXPECT_EQ(verdict.outcome, Outcome::kPass) << verdict.where << verdict.reason;
+  for (const Verdict& verdict : verdicts)
+    EXPECT_EQ(verdict.outcome, Outcome::kPass) << verdict.where << verdict.reason;
   // The loss of each window, dense.
-  const std::vector<double> expected = {2.717725, 3.154019, 3.49966, 3.365212, 3.092054, 2.734255, 2.219381, 2.829883};
+  const std::vector<double> expected = {2.717725, 3.154019, 3.49966,  3.365212,
+                                        3.092054, 2.734255, 2.219381, 2.829883};
   const std::vector<double> losses = find_metric(records.at(0), "perplexity.wikitext2")->samples;
   ASSERT_EQ(losses.size(), expected.size());
-  for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], expected[i], 1e-3) << "window " << i;
+  for (size_t i = 0; i < losses.size(); ++i)
+    EXPECT_NEAR(losses[i], expected[i], 1e-3) << "window " << i;
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// A language model whose logits a test writes down: one-hot "hidden states" of the ids, one block that passes them on, and a
-// table of logits for each id.
+// A language model whose logits a test writes down: one-hot "hidden states" of the ids, one block
+// that passes them on, and a table of logits for each id.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -27,7 +27,9 @@ class FakeLm final : public CausalLm {
   }
   at::ScalarType dtype() const override { return dtype_; }
   at::Device device() const override { return at::kCPU; }
-  at::Tensor embed(const at::Tensor& ids) override { return at::one_hot(ids, vocab_size()).to(dtype_); }
+  at::Tensor embed(const at::Tensor& ids) override {
+    return at::one_hot(ids, vocab_size()).to(dtype_);
+  }
   void load_block(int64_t) override { ++loads; }
   void release_block() override {}
   BlockActivations begin(const at::Tensor& hidden) override { return {hidden, {}}; }

@@ -17,13 +17,15 @@ inline std::filesystem::path shared_root() {
 // The SmolLM2 folder made by scripts/get_smollm2: $GPTQ_BENCH_MODELS/smollm2-135m.
 inline std::filesystem::path smollm2_folder() {
   const char* models = std::getenv("GPTQ_BENCH_MODELS");
-  return models ? std::filesystem::path(models) / "smollm2-135m" : std::filesystem::path("/nonexistent");
+  return models ? std::filesystem::path(models) / "smollm2-135m"
+                : std::filesystem::path("/nonexistent");
 }
 
 }  // namespace gptqb::test
 
-// Skips the test, naming the missing path (scripts/test counts skips; --require-data makes them failures).
-#define GPTQB_REQUIRE_PATH(path)                                                    \
-  do {                                                                              \
+// Skips the test, naming the missing path (scripts/test counts skips; --require-data makes them
+// failures).
+#define GPTQB_REQUIRE_PATH(path)                                                     \
+  do {                                                                               \
     if (!std::filesystem::exists(path)) GTEST_SKIP() << "needs " << (path).string(); \
   } while (false)

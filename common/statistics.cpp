@@ -1,4 +1,4 @@
-#include "runner/statistics.h"
+#include "common/statistics.h"
 
 #include <cmath>
 #include <limits>
