@@ -28,7 +28,7 @@ bool any_with_prefix(const Settings& settings, const std::string& prefix) {
 
 // The published choice of each policy.
 std::string reference_choice(const std::string& key) {
-  return key == "compat.loss_dtype" ? "model" : "reference";
+  return key == "compat.loss_dtype" || key == "compat.rtn_dtype" ? "model" : "reference";
 }
 
 // All methods in play: the cell's own and those of its rules.
