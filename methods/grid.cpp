@@ -35,8 +35,8 @@ Interval range_of(const at::Tensor& weights, const GridRule& rule) {
 
 Grid grid_of_range(const Interval& range, const GridRule& rule) {
   const int64_t max_code = rule.quant.max_code();
-  // Divided by a tensor: a GPU multiplies by the reciprocal of a plain number, one unit in the last place off, and
-  // weights that lie on a rounding boundary then take other codes.
+  // Divided by a tensor: a GPU multiplies by the reciprocal of a plain number, one unit in the last
+  // place off, and weights that lie on a rounding boundary then take other codes.
   const auto steps = at::scalar_tensor(static_cast<double>(max_code), range.high.options());
   const auto scale = rounded_scale((range.high - range.low) / steps, rule.quant.scale_dtype);
   if (rule.quant.symmetric)
