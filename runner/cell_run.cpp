@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "common/error.h"
+#include "common/hash.h"
 #include "common/text.h"
 #include "datasets/overlap.h"
 #include "methods/quantize_model.h"
@@ -115,6 +116,20 @@ QuantizeReport quantize(const Cell& cell, PreparedCell& prepared, ResumeStore* s
   return quantize_model(*prepared.model, calibration, heldout, quantize_options);
 }
 
+// Identity of what kept blocks are made from: they replace all linears of a block, so no later
+// check would notice that the model they came from was another one.
+std::string resume_inputs(const Record& record) {
+  Sha256 hash;
+  const auto add = [&](const std::string& text) { hash.add(text + '\n'); };
+  add(record.inputs.model_fingerprint);
+  add(record.inputs.tokenizer_fingerprint);
+  add(record.environment.device + " " + record.environment.gpu);
+  for (const WindowsRecord& windows : record.inputs.windows)
+    if (windows.role != "evaluation")
+      add(windows.role + " " + windows.ids_sha256 + " " + std::to_string(windows.count));
+  return hash.hex();
+}
+
 void add_sizes(const CausalLm& model, const QuantizeReport& report, std::vector<Metric>& metrics) {
   const double dense_bits = dtype_bits(model.dtype());
   const auto quantized = static_cast<double>(report.quantized_weights);
@@ -167,7 +182,7 @@ PreparedCell prepare_cell(const Cell& cell, InputCache& cache, const RunOptions&
   }
   for (const EvaluatorSpec& evaluator : cell.evaluators()) {
     if (evaluator.seqlen > prepared.model->max_positions())
-      throw Error("evaluate.seqlen",
+      throw Error("evaluate.perplexity.seqlen",
                   "expected at most " + std::to_string(prepared.model->max_positions()) +
                       ", the positions the model has, got " + std::to_string(evaluator.seqlen));
     auto& list = prepared.evaluations.emplace_back();
@@ -195,8 +210,8 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& option
 
   QuantizeReport report;
   if (!cell.dense()) {
-    FileResumeStore store(options.output, cell.id(), options.progress);
-    report = quantize(cell, prepared, &store, options);
+    FileResumeStore store(options.output, cell.id(), options.progress, resume_inputs(record));
+    report = quantize(cell, prepared, options.resume ? &store : nullptr, options);
     record.layers = std::move(report.layers);
     record.resumed_blocks = report.resumed_blocks;
     record.seconds = report.seconds;

@@ -47,6 +47,10 @@ std::vector<Plan> plans_of(const FileOptions& options) {
   for (const std::string& file : options.files)
     for (const Experiment& experiment :
          load_experiments(file, {.set = options.set, .tier = options.tier})) {
+      for (const Plan& other : plans)
+        if (other.name == experiment.name && other.file != file)
+          throw Error(file, "expected another name than '" + experiment.name + "', which " +
+                                other.file + " has: their results would be mixed in one folder");
       plans.push_back(make_plan(experiment, plan_options));
     }
   if (plans.empty())
@@ -72,6 +76,7 @@ int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, 
   TerminalProgress progress(err, isatty(STDERR_FILENO) != 0);
   std::set<std::string> names;
   for (const Plan& plan : plans) names.insert(plan.name);
+  check_device(options.device);
   int code = kExitOk;
   for (const Plan& plan : plans) {
     for (const std::string& note : plan.notes) progress.note(note);
@@ -82,6 +87,7 @@ int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, 
     run_options.fresh = options.fresh;
     run_options.argv = options.argv;
     run_options.progress = &progress;
+    run_options.resume = plan.resume;
     const RunLock lock(run_options.output);
     RunOutcome outcome;
     try {
@@ -95,7 +101,8 @@ int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, 
     out << report_formats().at("md").make.render({outcome.records, verdicts, {}});
     out << "\nFiles: " << run_options.output.string()
         << "/{table.md,results.csv,results.json,layers.csv,records/}\n";
-    if (outcome.failed + outcome.missing > 0 || any_failed(verdicts)) code = kExitFailed;
+    if (outcome.failed + outcome.missing + outcome.skipped > 0 || any_failed(verdicts))
+      code = kExitFailed;
     if (outcome.ran + outcome.reused + outcome.failed == 0 && outcome.missing > 0)
       code = kExitBadInput;
   }

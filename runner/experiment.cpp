@@ -204,6 +204,9 @@ class Reader {
                     "expected a list of values to sweep, got " +
                         (entry.value.is_list() ? "an empty one" : entry.value.describe()));
       } else {
+        for (const auto& known : out.sweep)
+          if (known.first == full)
+            faults_.add(entry.position, full, "expected this key once in sweep, got it twice");
         std::vector<Setting> values;
         for (const YamlNode& item : entry.value.items)
           if (const auto value = convert(*spec, item, faults_))

@@ -15,9 +15,10 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kMetadataKey = "gptqb_block";
 
-Json describe_block(const FinishedBlock& finished) {
+Json describe_block(const FinishedBlock& finished, const std::string& inputs) {
   Json json = Json::object();
   json["build_id"] = build_id();
+  json["inputs"] = inputs;
   // A u64 does not survive readers that keep numbers as doubles.
   json["output_hash"] = std::to_string(finished.output_hash);
   json["linears"] = Json::object();
@@ -57,8 +58,10 @@ FinishedBlock read_block(const SafetensorsFile& file, const Json& json) {
 }  // namespace
 
 FileResumeStore::FileResumeStore(const std::filesystem::path& output, const std::string& cell_id,
-                                 Progress* progress)
-    : folder_(output / "work" / cell_id), progress_(progress ? progress : &silent_progress()) {}
+                                 Progress* progress, std::string inputs)
+    : folder_(output / "work" / cell_id),
+      progress_(progress ? progress : &silent_progress()),
+      inputs_(std::move(inputs)) {}
 
 std::filesystem::path FileResumeStore::block_path(int64_t block) const {
   return folder_ / ("block_" + std::to_string(block) + ".safetensors");
@@ -78,6 +81,9 @@ std::optional<FinishedBlock> FileResumeStore::load(int64_t block) {
     const Json json = Json::parse(found->second);
     if (json.at("build_id").get<std::string>() != build_id())
       return unused(path.string() + " is of another build of gptq-bench");
+    if (json.at("inputs").get<std::string>() != inputs_)
+      return unused(path.string() +
+                    " was made from another model, other data or on another device");
     return read_block(file, json);
   } catch (const Error& error) {
     return unused(error.what());
@@ -94,7 +100,8 @@ void FileResumeStore::save(int64_t block, const FinishedBlock& finished) {
     tensors[name + ".zeros"] = linear.zeros;
     if (linear.group_of_input.defined()) tensors[name + ".group_of_input"] = linear.group_of_input;
   }
-  write_safetensors(block_path(block), tensors, {{kMetadataKey, describe_block(finished).dump()}});
+  write_safetensors(block_path(block), tensors,
+                    {{kMetadataKey, describe_block(finished, inputs_).dump()}});
 }
 
 void FileResumeStore::discard() {

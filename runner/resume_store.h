@@ -16,11 +16,14 @@ namespace gptqb {
 // block is finished or not.
 class FileResumeStore : public ResumeStore {
  public:
-  // `progress` gets a note for each file that is not used; it may be null.
+  // `inputs` names everything the blocks were made from beside the cell's settings (model,
+  // tokenizer, windows, device): a block made from other inputs is not used. `progress` gets a note
+  // for each file that is not used; it may be null.
   FileResumeStore(const std::filesystem::path& output, const std::string& cell_id,
-                  Progress* progress);
+                  Progress* progress, std::string inputs = "");
 
-  // Empty if there is no file, if it is damaged, or if another build of this program wrote it.
+  // Empty if there is no file, if it is damaged, or if it was made by another build or from other
+  // inputs.
   std::optional<FinishedBlock> load(int64_t block) override;
   void save(int64_t block, const FinishedBlock& finished) override;
 
@@ -32,6 +35,7 @@ class FileResumeStore : public ResumeStore {
  private:
   std::filesystem::path folder_;
   Progress* progress_;
+  std::string inputs_;
 };
 
 }  // namespace gptqb

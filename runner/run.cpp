@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <regex>
 
 #include "common/atomic_file.h"
 #include "common/error.h"
@@ -35,9 +36,9 @@ std::string stale_reason(const Record& old, const Record& now) {
 }
 
 // The record of an earlier run of this cell, if there is one that can be read.
-std::optional<Record> earlier_record(const std::filesystem::path& output, const Cell& cell,
-                                     Progress& progress) {
-  const std::filesystem::path path = record_path(output, cell.id());
+std::optional<Record> earlier_record(const std::filesystem::path& output,
+                                     const std::string& cell_id, Progress& progress) {
+  const std::filesystem::path path = record_path(output, cell_id);
   if (!std::filesystem::exists(path)) return std::nullopt;
   try {
     return record_from_json(read_file(path), path.string());
@@ -52,22 +53,6 @@ std::string failure_reason(const std::exception& error) {
   if (const auto* torch_error = dynamic_cast<const c10::Error*>(&error))
     return torch_error->what_without_backtrace();
   return error.what();
-}
-
-// Throws Error if `device` cannot be computed on.
-void check_device(const std::string& device) {
-  if (device == "cpu") return;
-  if (!device.starts_with("cuda"))
-    throw Error("--device", "expected cpu, cuda or cuda:N, got '" + device + "'");
-  const kernels::CudaInfo info = kernels::cuda_info();
-  std::string reason = info.unavailable;
-  const auto index = static_cast<size_t>(std::max<int>(0, at::Device(device).index()));
-  if (reason.empty())
-    reason = index < info.devices.size()
-                 ? info.devices[index].unusable
-                 : "there are " + std::to_string(info.devices.size()) + " devices";
-  if (!reason.empty())
-    throw Error("--device", "expected a usable GPU for '" + device + "', got none: " + reason);
 }
 
 class PlanRun {
@@ -125,12 +110,7 @@ class PlanRun {
     } catch (const Interrupted&) {
       throw;
     } catch (const std::exception& error) {
-      record.status = CellStatus::kFailed;
-      record.reason = failure_reason(error);
-      ++outcome_.failed;
-      progress_.note(label_ + " failed: " + record.reason);
-      write_record(options_.output, record);
-      return record;
+      return fail(std::move(record), failure_reason(error));
     }
     write_record(options_.output, record);
     FileResumeStore(options_.output, cell.id(), &progress_).discard();
@@ -138,19 +118,46 @@ class PlanRun {
     return record;
   }
 
+  // A cell that cannot run now. A finished record of it stays: its inputs may only be out of reach.
   Record skip(Record record, const std::string& reason, int64_t& counter) {
+    ++counter;
+    if (std::optional<Record> kept = finished_record(record)) {
+      progress_.note(label_ + ": the finished record is kept but could not be checked: " + reason);
+      kept->notes.push_back("not checked against its inputs in the last run: " + reason);
+      return std::move(*kept);
+    }
     record.status = CellStatus::kSkipped;
     record.reason = reason;
-    ++counter;
     progress_.note(label_ + " skipped: " + reason);
     write_record(options_.output, record);
     return record;
   }
 
+  Record fail(Record record, const std::string& reason) {
+    ++outcome_.failed;
+    progress_.note(label_ + " failed: " + reason);
+    const std::filesystem::path path = record_path(options_.output, record.cell_id);
+    if (finished_record(record)) {
+      const std::string previous = path.string() + ".previous";
+      write_file_atomically(previous, read_file(path));
+      record.notes.push_back("an earlier, finished record is kept as " + previous);
+    }
+    record.status = CellStatus::kFailed;
+    record.reason = reason;
+    write_record(options_.output, record);
+    return record;
+  }
+
+  // The record of an earlier run of the same cell, if that run finished it.
+  std::optional<Record> finished_record(const Record& now) {
+    std::optional<Record> old = earlier_record(options_.output, now.cell_id, progress_);
+    return old && old->status == CellStatus::kOk ? old : std::nullopt;
+  }
+
   std::optional<Record> reusable(const Cell& cell, const Record& now) {
     if (options_.fresh) return std::nullopt;
-    std::optional<Record> old = earlier_record(options_.output, cell, progress_);
-    if (!old || old->status != CellStatus::kOk) return std::nullopt;
+    std::optional<Record> old = finished_record(now);
+    if (!old) return std::nullopt;
     const std::string reason = stale_reason(*old, now);
     if (reason.empty()) {
       progress_.note(label_ + ": kept from an earlier run");
@@ -173,8 +180,23 @@ class PlanRun {
 
 }  // namespace
 
+void check_device(const std::string& device) {
+  if (device == "cpu") return;
+  static const std::regex kCuda("cuda(:[0-9]{1,3})?");
+  if (!std::regex_match(device, kCuda))
+    throw Error("--device", "expected cpu, cuda or cuda:N, got '" + device + "'");
+  const kernels::CudaInfo info = kernels::cuda_info();
+  std::string reason = info.unavailable;
+  const auto index = static_cast<size_t>(std::max<int>(0, at::Device(device).index()));
+  if (reason.empty())
+    reason = index < info.devices.size()
+                 ? info.devices[index].unusable
+                 : "there are " + std::to_string(info.devices.size()) + " devices";
+  if (!reason.empty())
+    throw Error("--device", "expected a usable GPU for '" + device + "', got none: " + reason);
+}
+
 RunOutcome run_plan(const Plan& plan, const RunOptions& options) {
-  check_device(options.device);
   return PlanRun(plan, options).run();
 }
 

@@ -17,6 +17,7 @@ struct RunOptions {
   std::filesystem::path output;     // of this experiment: records/, tables, work/
   std::filesystem::path data_root;  // $GPTQ_BENCH_DATA; may be empty
   std::filesystem::path base;       // relative paths of the experiment start here
+  bool resume = true;               // keep finished blocks of unfinished cells
   bool fresh = false;               // redo finished cells and forget kept blocks
   std::vector<std::string> argv;    // for the record
   Progress* progress = nullptr;     // null: silent
@@ -30,6 +31,9 @@ struct RunOutcome {
   int64_t missing = 0;          // skipped because model or data are not there
   std::vector<Record> records;  // of the plan's cells, in its order
 };
+
+// Throws Error if `device` is none of cpu, cuda, cuda:N, or cannot be computed on.
+void check_device(const std::string& device);
 
 // Runs what is not finished. Throws Error if the device is not there or a record cannot be written,
 // Interrupted on Ctrl-C; what was finished by then is on disk, and the same call goes on from

@@ -92,7 +92,7 @@ Verdict judge(const Expectation& expectation, const std::string& cell_id,
   if (record->status == CellStatus::kFailed)
     return settle(Outcome::kNotRun, "the cell failed: " + record->reason);
   const std::optional<Metric> metric = find_metric(*record, expectation.metric);
-  if (!metric) return settle(Outcome::kNotRun, "the record has no such metric");
+  if (!metric) return settle(Outcome::kFail, "the record has no such metric");
   if (!std::isfinite(metric->value))
     return settle(Outcome::kFail, "measured " + number_text(metric->value) +
                                       (metric->reason.empty() ? "" : ": " + metric->reason));

@@ -30,10 +30,10 @@ struct Verdict {
 
 // Judges one expectation of a cell by its record (null: the cell has none yet).
 //   FAIL            outside the tolerance or bound, or not finite
-//   not run         no record, a failed or skipped cell, or a metric the record lacks
-//   not supported   the cell was skipped because this program cannot do it yet
-//   not comparable  a published time (seconds.* with `value`: a ratio is given instead, both
-//   devices matter), or a
+//   FAIL            also a finished cell whose record lacks the metric: a gate that cannot be
+//   judged holds nothing not run         no record, or a failed or skipped cell not supported   the
+//   cell was skipped because this program cannot do it yet not comparable  a published time
+//   (seconds.* with `value`: a ratio is given instead, both devices matter), or a
 //                   synthetic model
 // A value on the border of its tolerance passes (by a rounding error of 1e-12 of the value).
 Verdict judge(const Expectation& expectation, const std::string& cell_id,

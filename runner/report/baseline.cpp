@@ -36,6 +36,7 @@ bool same_windows(const Record& a, const Record& b, const std::string& dataset) 
   const WindowsRecord* theirs = evaluation_windows_of(b, dataset);
   return ours && theirs && ours->ids_sha256 == theirs->ids_sha256 && ours->count == theirs->count &&
          ours->seqlen == theirs->seqlen &&
+         a.setting("evaluate.perplexity.bos") == b.setting("evaluate.perplexity.bos") &&
          a.setting("compat.loss_dtype") == b.setting("compat.loss_dtype");
 }
 

@@ -48,7 +48,8 @@ void judge_paired(const PairedDifference& difference, const CompareOptions& opti
   change.change = noise ? Change::kSame : by_sign(difference.mean);
 }
 
-void judge_relative(const Metric& before, const Metric& after, double threshold,
+// A change is noise within `threshold` (a share) or within `smallest` (in the metric's unit).
+void judge_relative(const Metric& before, const Metric& after, double threshold, double smallest,
                     MetricChange& change) {
   if (before.value == after.value || (std::isnan(before.value) && std::isnan(after.value))) {
     change.detail = "equal";
@@ -62,7 +63,7 @@ void judge_relative(const Metric& before, const Metric& after, double threshold,
   const double relative = (after.value - before.value) / std::max(std::abs(before.value), 1e-300);
   change.detail = signed_text(100 * relative, 3) + " %, noise up to " +
                   significant_text(100 * threshold, 2) + " %";
-  if (std::abs(relative) <= threshold) return;
+  if (std::abs(relative) <= threshold || std::abs(after.value - before.value) <= smallest) return;
   change.change = by_sign(higher_is_better(after.name) ? -relative : relative);
 }
 
@@ -140,7 +141,7 @@ class Comparer {
     }
     judge_relative(old, now,
                    is_time(now.name) ? options_.time_threshold : options_.relative_threshold,
-                   change);
+                   is_time(now.name) ? options_.smallest_seconds : 0, change);
   }
 
   const CompareOptions& options_;

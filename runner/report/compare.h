@@ -14,6 +14,8 @@ struct CompareOptions {
   // room than results.
   double relative_threshold = 0.005;
   double time_threshold = 0.10;
+  // Times that differ by less than this many seconds are noise whatever their share.
+  double smallest_seconds = 1.0;
   // A loss difference below this many nats a token is no regression however sure it is.
   double smallest_loss = 1e-4;
 };

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "common/text.h"
 #include "runner/report/baseline.h"
@@ -86,6 +87,16 @@ std::string marks_text(const Record& record) {
   if (is_synthetic(record)) add("synthetic weights");
   const size_t fallbacks = fallback_layers(record).size();
   if (fallbacks > 0) add("fallback in " + std::to_string(fallbacks) + " layers");
+  for (const Metric& metric : record.metrics)
+    if (!std::isfinite(metric.value)) add(metric.name + " is not finite");
+  const auto count_layers = [&](auto has) {
+    return std::count_if(record.layers.begin(), record.layers.end(), has);
+  };
+  const auto raised =
+      count_layers([](const LayerHealth& layer) { return layer.damping_tries > 1; });
+  if (raised > 0) add("damping raised in " + std::to_string(raised) + " layers");
+  const auto dead = count_layers([](const LayerHealth& layer) { return layer.dead_columns > 0; });
+  if (dead > 0) add("dead columns in " + std::to_string(dead) + " layers");
   const size_t worse = layers_worse_than_rtn(record).size();
   if (worse > 0) add("worse than RTN in " + std::to_string(worse) + " layers");
   if (record.resumed_blocks > 0) add("resumed");

@@ -11,6 +11,7 @@
 #include "common/progress.h"
 #include "runner/cli.h"
 #include "runner/record.h"
+#include "runner/resume_store.h"
 #include "tests/support/shared.h"
 
 namespace gptqb {
@@ -144,6 +145,64 @@ TEST_F(EndToEnd, InterruptedWorkGoesOnAndEndsInTheSameNumbers) {
   EXPECT_EQ(find_metric(records()[2], "perplexity.builtin")->samples, expected);
 }
 
+// Blocks replace every linear, so nothing but their origin tells that they are another model's.
+TEST_F(EndToEnd, KeptBlocksOfAnotherModelAreNotUsed) {
+  const fs::path model = folder_ / "model";
+  fs::copy(fs::path(GPTQB_SOURCE_DIR) / "assets/quickstart-model", model);
+  const std::vector<std::string> settings = {"--set", "model.path=" + model.string(), "--set",
+                                             "method.name=gptq"};
+  run(settings);
+  const Record first = records().at(0);
+  FinishedBlock block;
+  FileResumeStore(output(), first.cell_id, nullptr, "other inputs").save(0, block);
+  fs::remove(record_path(output(), first.cell_id));
+  const Outcome outcome = run(settings);
+  EXPECT_THAT(outcome.err, HasSubstr("made from another model, other data or on another device"));
+  EXPECT_EQ(records().at(0).resumed_blocks, 0);
+  EXPECT_EQ(find_metric(records().at(0), "perplexity.builtin")->samples,
+            find_metric(first, "perplexity.builtin")->samples);
+}
+
+TEST_F(EndToEnd, AFinishedRecordStaysWhenItsInputsAreOutOfReach) {
+  const fs::path model = folder_ / "model";
+  fs::copy(fs::path(GPTQB_SOURCE_DIR) / "assets/quickstart-model", model);
+  const std::vector<std::string> settings = {"--set", "model.path=" + model.string(), "--set",
+                                             "method.name=none"};
+  run(settings);
+  const double before = perplexity(0);
+  fs::rename(model, folder_ / "moved");
+  const Outcome outcome = run(settings);
+  EXPECT_NE(outcome.code, kExitOk);
+  EXPECT_THAT(outcome.err, HasSubstr("kept but could not be checked"));
+  EXPECT_EQ(records().at(0).status, CellStatus::kOk);
+  EXPECT_EQ(perplexity(0), before);
+}
+
+TEST_F(EndToEnd, RaisedDampingIsMarkedInTheTable) {
+  const Outcome outcome = run({"--set", "method.name=gptq", "--set", "method.damping=0", "--set",
+                               "calibration.samples=1", "--set", "calibration.seqlen=16", "--set",
+                               "calibration.heldout=0"});
+  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("damping raised in "));
+}
+
+TEST_F(EndToEnd, AMisspeltMetricFailsItsGate) {
+  write("experiment.yaml", text() +
+                               "expect:\n  - {where: {method.name: gptq}, metric: seconds.qantize, "
+                               "at_most: 100, source: a test}\n");
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, kExitFailed);
+  EXPECT_THAT(outcome.out, HasSubstr("the record has no such metric"));
+}
+
+// Windows that begin with BOS are other windows, though their text is the same.
+TEST_F(EndToEnd, CellsWithAnotherStartTokenAreNotPaired) {
+  write("experiment.yaml", text() + "  evaluate.perplexity.bos: [none, every_window]\n");
+  run({"--set", "method.name=none"});
+  const std::string table = read_file(fs::path(output()) / "table.md");
+  EXPECT_THAT(table, Not(HasSubstr("tie (")));
+}
+
 // Faults EH-13: one cell fails, the others stand, and the exit code says so.
 TEST_F(EndToEnd, AFailedCellIsRecordedAndTheRestGoesOn) {
   write("experiment.yaml",
@@ -192,6 +251,9 @@ TEST_F(EndToEnd, BadInputIsOneClearErrorBeforeAnyWork) {
   EXPECT_EQ(run_program({"run", "/nowhere/x.yaml"}).code, kExitBadInput);
   EXPECT_EQ(run_program({"list", "methodz"}).code, kExitBadInput);
   write("experiment.yaml", text());
+  EXPECT_THAT(run({"--device", "cuda:x"}).err,
+              HasSubstr("[--device] expected cpu, cuda or cuda:N, got 'cuda:x'"));
+  EXPECT_THAT(run({"--set", "resume=maybe"}).err, HasSubstr("resume"));
   EXPECT_THAT(run({"--device", "tpu"}).err,
               HasSubstr("[--device] expected cpu, cuda or cuda:N, got 'tpu'"));
   EXPECT_THAT(run({"--shard", "3/3"}).err,

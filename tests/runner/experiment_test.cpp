@@ -64,6 +64,11 @@ TEST(Experiment, UnknownKeyHasPlaceAndSuggestion) {
             "'quant.group_size'?");
 }
 
+TEST(Experiment, AKeySweptTwiceIsAFault) {
+  EXPECT_THAT(fault_of(std::string(kGood) + "sweep:\n  quant.bits: [3, 4]\n  quant: {bits: [2]}\n"),
+              testing::HasSubstr("expected this key once in sweep, got it twice"));
+}
+
 TEST(Experiment, RightKeyInWrongSectionAtEveryDepth) {
   EXPECT_THAT(fault_of("name: a\nmodel: {path: /m, bits: 3}\nmethod: {name: gptq}\n"),
               HasSubstr("[e.yaml:2:19 model.bits]"));

@@ -80,6 +80,8 @@ TEST(VerdictTest, WithoutANumberThereIsAReason) {
   Expectation ptb = expectation;
   ptb.metric = "perplexity.ptb";
   EXPECT_EQ(judge(ptb, "abc", "tiny", &other).reason, "the record has no such metric");
+  EXPECT_EQ(judge(ptb, "abc", "tiny", &other).outcome, Outcome::kFail)
+      << "a misspelt gate must not pass";
 }
 
 TEST(VerdictTest, ANumberThatIsNotFiniteFails) {
