@@ -62,8 +62,7 @@ const std::map<std::string, std::string>& own_keys() {
 bool one_method_uses(const std::string& method, const std::string& key) {
   if (method == "none") return false;
   if (starts_with(key, "quant.") || key == "overrides") return true;
-  if (starts_with(key, "compat.rtn_")) return method == "rtn";
-  if (method == "rtn") return key == "compat.one_sided";
+  if (method == "rtn") return key == "compat.one_sided" || starts_with(key, "compat.rtn_");
   if (const auto own = own_keys().find(key); own != own_keys().end()) return own->second == method;
   return true;
 }

@@ -88,7 +88,7 @@ TEST_F(OwnSource, UnknownKindMissingFileAndEmptyFileAreErrors) {
   expect_error([&] { load("text:"); }, {"got 'text:'"});
   expect_error([&] { load("text:none.txt"); },
                {"[dataset mine]", (folder_.path() / "none.txt").string(), "none.txt.zst",
-                "experiment file"});
+                "current directory"});
   folder_.write("empty.jsonl", "\n");
   expect_error([&] { load("jsonl:empty.jsonl"); },
                {"empty.jsonl", "expected documents for dataset mine, got none"});

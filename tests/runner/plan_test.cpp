@@ -82,7 +82,7 @@ TEST(Plan, TypedSettingsAreThoseOfTheFile) {
       R"(calibration: {dataset: wikitext2@train-head, samples: 5, seqlen: 64, seed: 7, heldout: 2, draw: disjoint}
 method: {name: gptq, damping: 0.5, block_size: 32, act_order: true, static_groups: true, true_sequential: true, solver: reference, compute: float64, on_failure: rtn, inputs: dense}
 quant: {bits: 3, group_size: 32, symmetric: true, grid_search: mse, scale_dtype: float32, grid_norm: 2, grid_steps: 50, grid_shrink: 0.5}
-compat: {group_grid: reference, one_sided: reference, rtn_groups: reference, dead_columns: reference, loss_dtype: model}
+compat: {group_grid: reference, one_sided: reference, rtn_groups: reference, dead_columns: reference, rtn_dtype: model, loss_dtype: model}
 evaluate:
   - perplexity: {datasets: [wikitext2, {name: own, source: "jsonl:/x.jsonl", join: " ", field: body}], seqlen: 128, max_windows: 3, batch: 2, bos: every_window}
 )");
