@@ -35,9 +35,9 @@ struct RunOutcome {
 // Throws Error if `device` is none of cpu, cuda, cuda:N, or cannot be computed on.
 void check_device(const std::string& device);
 
-// Runs what is not finished. Throws Error if the device is not there or a record cannot be written,
-// Interrupted on Ctrl-C; what was finished by then is on disk, and the same call goes on from
-// there.
+// Runs what is not finished, on a device that check_device() accepted. Throws Error if a record
+// cannot be written, Interrupted on Ctrl-C; what was finished by then is on disk, and the same call
+// goes on from there.
 RunOutcome run_plan(const Plan& plan, const RunOptions& options);
 
 }  // namespace gptqb
