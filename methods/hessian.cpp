@@ -34,7 +34,6 @@ PreparedHessian prepare_hessian(const at::Tensor& h, double damping, bool act_or
   result.dead = diagonal == 0;
   result.dead_columns = result.dead.sum().item<int64_t>();
   diagonal = diagonal.masked_fill(result.dead, 1).to(scalar_type(compute));
-  const double added = damping * diagonal.mean().item<double>();
 
   if (act_order) {
     result.order = at::argsort(diagonal, /*stable=*/true, /*dim=*/0, /*descending=*/true);
@@ -44,7 +43,8 @@ PreparedHessian prepare_hessian(const at::Tensor& h, double damping, bool act_or
   } else {
     result.matrix = h.to(scalar_type(compute), /*non_blocking=*/false, /*copy=*/true);
   }
-  result.matrix.diagonal().copy_(diagonal + added);
+  // As a tensor, after the permutation: the published code rounds the damping to f32 just so.
+  result.matrix.diagonal().copy_(diagonal + diagonal.mean() * damping);
   return result;
 }
 

@@ -144,11 +144,13 @@ at::Tensor inverse_frequencies(const RotaryConfig& config, int64_t head_dim) {
 RotaryTable::RotaryTable(const RotaryConfig& config, int64_t head_dim, at::ScalarType dtype,
                          at::Device device)
     : config_(config),
-      frequencies_(inverse_frequencies(config, head_dim)),
+      frequencies_(inverse_frequencies(config, head_dim).to(device)),
       options_(at::TensorOptions().dtype(dtype).device(device)) {}
 
 void RotaryTable::grow(int64_t positions) {
-  const at::Tensor angles = at::outer(at::arange(positions, at::kFloat), frequencies_);
+  // On the model's device: sines of a GPU and a CPU differ in the last place, and so would codes.
+  const at::Tensor angles =
+      at::outer(at::arange(positions, frequencies_.options()), frequencies_);
   cosines_ = (angles.cos() * config_.attention_factor).to(options_);
   sines_ = (angles.sin() * config_.attention_factor).to(options_);
 }

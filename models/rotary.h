@@ -35,7 +35,7 @@ RotaryConfig read_rotary_config(const ConfigReader& config, int64_t max_position
 at::Tensor inverse_frequencies(const RotaryConfig& config, int64_t head_dim);
 
 // Cosines and sines for positions 0 .. positions-1, [positions, head_dim / 2]: computed in f32 on
-// the CPU, then cast.
+// the device, then cast.
 class RotaryTable {
  public:
   RotaryTable(const RotaryConfig& config, int64_t head_dim, at::ScalarType dtype,

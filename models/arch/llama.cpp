@@ -169,20 +169,13 @@ class Llama : public Decoder {
       return linear(name, x).view({sequences, seqlen, heads, config_.head_dim});
     };
     const at::Tensor q = rotary_.rotate(split("self_attn.q_proj", config_.heads)).transpose(1, 2);
-    const at::Tensor k = repeat_heads(rotary_.rotate(split("self_attn.k_proj", config_.kv_heads)));
-    const at::Tensor v = repeat_heads(split("self_attn.v_proj", config_.kv_heads));
-    const at::Tensor mixed = at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true);
+    const at::Tensor k =
+        rotary_.rotate(split("self_attn.k_proj", config_.kv_heads)).transpose(1, 2);
+    const at::Tensor v = split("self_attn.v_proj", config_.kv_heads).transpose(1, 2);
+    const at::Tensor mixed = at::scaled_dot_product_attention(
+        q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0, /*is_causal=*/true, /*scale=*/{},
+        /*enable_gqa=*/config_.kv_heads != config_.heads);
     return mixed.transpose(1, 2).reshape({sequences, seqlen, config_.heads * config_.head_dim});
-  }
-
-  // [sequences, seqlen, kv_heads, head_dim] -> [sequences, heads, seqlen, head_dim].
-  at::Tensor repeat_heads(const at::Tensor& x) const {
-    const int64_t repeats = config_.heads / config_.kv_heads;
-    const at::Tensor by_head = x.transpose(1, 2);
-    if (repeats == 1) return by_head;
-    return by_head.unsqueeze(2)
-        .expand({x.size(0), config_.kv_heads, repeats, x.size(1), config_.head_dim})
-        .reshape({x.size(0), config_.heads, x.size(1), config_.head_dim});
   }
 
   LlamaConfig config_;
