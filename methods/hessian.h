@@ -41,7 +41,8 @@ at::ScalarType scalar_type(ComputeDtype compute);
 // A triangular factor that a solver works with.
 struct Factor {
   PreparedHessian prepared;  // without `matrix`, which is no longer needed
-  // [in, in]; reference: U, the upper Cholesky factor of H^-1; fast: N (gptq_fast.h).
+  // [in, in]; reference: U, the upper Cholesky factor of H^-1; fast: N (gptq_fast.h); obq: H^-1
+  // itself.
   at::Tensor triangle;
   at::Tensor diagonal;  // [in]: R_ii = 1 / U_ii, in sweep order
 };
@@ -74,13 +75,17 @@ struct FactorOutcome {
   double condition = 0;
 };
 
+// What a factor holds: the triangle that GPTQ sweeps with, or the inverse that OBQ shrinks.
+enum class FactorKind { kTriangle, kInverse };
+
 // Linears that read the same input share H and its factor. One object per stage, beside its
 // CalibrationStats.
 class FactorCache {
  public:
-  using Key = std::tuple<double, bool, ComputeDtype, SolverKind, OnFailure>;
-  static Key key(const MethodConfig& method) {
-    return {method.damping, method.act_order, method.compute, method.solver, method.on_failure};
+  using Key = std::tuple<FactorKind, double, bool, ComputeDtype, SolverKind, OnFailure>;
+  static Key key(const MethodConfig& method, FactorKind kind = FactorKind::kTriangle) {
+    return {kind,           method.damping, method.act_order,
+            method.compute, method.solver,  method.on_failure};
   }
   const FactorOutcome* find(const Key& key) const {
     const auto found = outcomes_.find(key);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace gptqb {
@@ -10,6 +11,9 @@ enum class SolverKind { kFast, kReference };
 enum class ComputeDtype { kFloat32, kFloat64 };
 enum class OnFailure { kRaiseDamping, kError, kRtn };
 enum class StatsInputs { kQuantized, kDense };
+// Order in which the columns of a row are quantized. Greedy: each row its own, by the smallest rise
+// of the loss (obq only).
+enum class ColumnOrder { kNatural, kAct, kReverse, kRandom, kGreedy };
 
 struct MethodConfig {
   std::string name = "gptq";  // an entry of methods.def
@@ -17,6 +21,9 @@ struct MethodConfig {
       0.01;  // share of the mean of diag(H) added to the diagonal (paper section 3.3, step 3)
   int64_t block_size = 128;  // columns per block of the published sweep (paper step 2)
   bool act_order = false;    // columns by falling diag(H), stable
+  // Another order of columns; empty: the method's own, greedy for obq and natural for all others.
+  std::optional<ColumnOrder> order;
+  int64_t order_seed = 0;  // of kRandom
   bool static_groups =
       false;  // grids of all groups fitted on the original weights, in natural order
   bool true_sequential = false;  // statistics of a stage see the quantized stages before it
@@ -24,6 +31,11 @@ struct MethodConfig {
   ComputeDtype compute = ComputeDtype::kFloat32;
   OnFailure on_failure = OnFailure::kRaiseDamping;
   StatsInputs inputs = StatsInputs::kQuantized;
+
+  // The order in force for a method whose own order is `own`.
+  ColumnOrder order_or(ColumnOrder own) const {
+    return act_order ? ColumnOrder::kAct : order.value_or(own);
+  }
 
   bool operator==(const MethodConfig&) const = default;
 };
