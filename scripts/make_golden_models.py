@@ -16,7 +16,10 @@ import shutil
 
 import torch
 from safetensors.torch import save_file
-from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, OPTConfig, OPTForCausalLM
+from transformers import (
+    BloomConfig, BloomForCausalLM, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, OPTConfig,
+    OPTForCausalLM,
+)
 
 VOCAB = 48
 LLAMA = dict(
@@ -27,6 +30,7 @@ OPT = dict(
     vocab_size=VOCAB, hidden_size=32, ffn_dim=48, num_hidden_layers=2, num_attention_heads=4,
     max_position_embeddings=64, bos_token_id=2, eos_token_id=2, pad_token_id=1,
 )
+BLOOM = dict(vocab_size=VOCAB, n_layer=2, bos_token_id=1, eos_token_id=2, pad_token_id=3)
 
 
 def llama(**changes):
@@ -59,6 +63,11 @@ VARIANTS = {
     "opt_pre_norm": lambda: (OPTForCausalLM(OPTConfig(**OPT)), torch.float16, None),
     "opt_350m": lambda: (
         OPTForCausalLM(OPTConfig(**OPT, do_layer_norm_before=False, word_embed_proj_dim=16)), torch.float16, None),
+    "bloom_8_heads": lambda: (BloomForCausalLM(BloomConfig(**BLOOM, hidden_size=32, n_head=8)), torch.float16, None),
+    "bloom_6_heads": lambda: (BloomForCausalLM(BloomConfig(**BLOOM, hidden_size=24, n_head=6)), torch.float16, None),
+    "bloom_post_norm": lambda: (
+        BloomForCausalLM(BloomConfig(**BLOOM, hidden_size=24, n_head=3, apply_residual_connection_post_layernorm=True)),
+        torch.bfloat16, None),
 }
 
 
@@ -67,7 +76,7 @@ def randomize(model, seed):
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
-        norm_scale = "norm" in name and name.endswith("weight")
+        norm_scale = ("norm" in name or "ln_f" in name) and name.endswith("weight")
         parameter.data = 1 + 0.1 * noise if norm_scale else 0.3 * noise
     model.tie_weights()
 
@@ -87,8 +96,8 @@ def make(name, folder, seed):
         if dtype != torch.float32:
             golden["logits_model_dtype"] = model(ids).logits.float().contiguous()
         golden["logits"] = type(model).from_pretrained(folder, dtype=torch.float32)(ids).logits.contiguous()
-    if name not in ("llama_gqa_tied", "llama_bf16_sharded", "opt_pre_norm"):
-        golden.pop("logits_model_dtype", None)  # two dtypes and both families are enough
+    if name not in ("llama_gqa_tied", "llama_bf16_sharded", "opt_pre_norm", "bloom_6_heads", "bloom_post_norm"):
+        golden.pop("logits_model_dtype", None)  # two dtypes and all families are enough
     save_file(golden, folder / "golden.safetensors", metadata={"format": "pt"})
     for path in folder.iterdir():
         path.chmod(0o644)

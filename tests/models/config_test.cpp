@@ -21,7 +21,8 @@ TEST(Config, UnknownArchitecturesAreRefusedByName) {
   EXPECT_THAT(
       error_with("llama_mha", "model_type", "lama"),
       AllOf(HasSubstr("config.json"),
-            HasSubstr("expected one of llama, mistral, opt; got 'lama'. Did you mean 'llama'?")));
+            HasSubstr(
+                "expected one of llama, mistral, opt, bloom; got 'lama'. Did you mean 'llama'?")));
   EXPECT_THAT(error_with("llama_mha", "model_type", "qwen2"), HasSubstr("got 'qwen2'"));
   EXPECT_THAT(error_with("llama_mha", "model_type", nullptr),
               HasSubstr("expected a key 'model_type'"));
@@ -96,6 +97,31 @@ TEST(Config, MalformedValuesAreNamed) {
 TEST(Config, NormEpsilonMustBeStated) {
   EXPECT_THAT(error_with("llama_mha", "rms_norm_eps", nullptr),
               HasSubstr("expected a key 'rms_norm_eps', got none"));
+}
+
+TEST(Config, BloomSettingsThatChangeTheResult) {
+  EXPECT_THAT(error_with("bloom_6_heads", "n_embed", 32),
+              HasSubstr("expected 'hidden_size' and 'n_embed' to agree, two names of one size, got "
+                        "24 and 32"));
+  EXPECT_THAT(error_with("bloom_6_heads", "num_attention_heads", 4), HasSubstr("'n_head'"));
+  EXPECT_THAT(error_with("bloom_6_heads", "n_head", 5),
+              HasSubstr("expected hidden_size a multiple of n_head, got 24 and 5"));
+  EXPECT_THAT(error_with("bloom_6_heads", "n_head", nullptr), HasSubstr("expected a key 'n_head'"));
+  EXPECT_THAT(error_with("bloom_6_heads", "n_inner", 48),
+              HasSubstr("expected 'n_inner' absent or 96, got 48"));
+  EXPECT_THAT(error_with("bloom_6_heads", "layer_norm_epsilon", nullptr),
+              HasSubstr("expected a key 'layer_norm_epsilon'"));
+  // Only together do they change the arithmetic.
+  EditedModel sliced("bloom_6_heads");
+  sliced.config["slow_but_exact"] = true;
+  EXPECT_EQ(sliced.open_error(), "");
+  sliced.config["pretraining_tp"] = 4;
+  EXPECT_THAT(sliced.open_error(),
+              HasSubstr("expected 'slow_but_exact' absent or false, got true"));
+  EXPECT_EQ(error_with("bloom_6_heads", "pretraining_tp", 4), "");
+  EXPECT_EQ(error_with("bloom_6_heads", "n_inner", 96), "");
+  EXPECT_EQ(error_with("bloom_6_heads", "hidden_dropout", 0.1), "");
+  EXPECT_EQ(error_with("bloom_6_heads", "attention_softmax_in_fp32", true), "");
 }
 
 TEST(Config, TokenIdsComeAsNumberOrList) {

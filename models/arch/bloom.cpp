@@ -1,0 +1,254 @@
+// BLOOM (BigScience 2022): ALiBi positions (Press et al. 2022), a norm after the embedding, one
+// fused product for query, key and value, GELU by tanh. Roundings follow transformers, so that
+// half-precision results can be compared.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "common/error.h"
+#include "models/decoder.h"
+
+namespace gptqb {
+namespace {
+
+constexpr const char* kRoot = "transformer.";
+// Attention scores held at once: in f32 256 MiB, whatever the number of heads.
+constexpr int64_t kScoresAtOnce = int64_t{1} << 26;
+
+struct BloomConfig {
+  int64_t vocab_size = 0;
+  int64_t hidden = 0;
+  int64_t blocks = 0;
+  int64_t heads = 0;
+  int64_t max_positions = 0;
+  double norm_epsilon = 0;
+  bool residual_after_norm = false;
+  bool tied_head = true;
+};
+
+// A size that checkpoints spell in several ways. Two spellings with two values are no model.
+int64_t size_spelled(const ConfigReader& config, const std::vector<std::string>& spellings) {
+  const std::string* used = nullptr;
+  for (const std::string& key : spellings) {
+    if (!config.has(key)) continue;
+    if (used != nullptr && config.size(*used) != config.size(key))
+      throw Error(config.where(), "expected '" + *used + "' and '" + key +
+                                      "' to agree, two names of one size, got " +
+                                      std::to_string(config.size(*used)) + " and " +
+                                      std::to_string(config.size(key)));
+    used = &key;
+  }
+  return config.size(used != nullptr ? *used : spellings.front());
+}
+
+BloomConfig read_bloom_config(const ConfigReader& config) {
+  BloomConfig bloom;
+  bloom.vocab_size = config.size("vocab_size");
+  bloom.hidden = size_spelled(config, {"hidden_size", "n_embed"});
+  bloom.blocks = size_spelled(config, {"n_layer", "num_hidden_layers"});
+  bloom.heads = size_spelled(config, {"n_head", "num_attention_heads"});
+  if (bloom.hidden % bloom.heads != 0)
+    throw Error(config.where(), "expected hidden_size a multiple of n_head, got " +
+                                    std::to_string(bloom.hidden) + " and " +
+                                    std::to_string(bloom.heads));
+  // ALiBi computes at any length. Without seq_length the bound is the length all BLOOM models were
+  // trained at and published numbers were measured at; beyond it the model extrapolates.
+  bloom.max_positions = config.size("seq_length", 2048);
+  bloom.norm_epsilon = config.number("layer_norm_epsilon");
+  bloom.residual_after_norm = config.flag("apply_residual_connection_post_layernorm", false);
+  bloom.tied_head = config.flag("tie_word_embeddings", true);
+  config.require("n_inner", 4 * bloom.hidden, "transformers passes over another inner width.");
+  // Then transformers adds up partial products and leaves out the biases of dense and
+  // dense_4h_to_h. Alone, pretraining_tp is only a note about training. Dropout rates do nothing
+  // outside training.
+  if (config.size("pretraining_tp", 1) > 1)
+    config.require("slow_but_exact", false,
+                   "With pretraining_tp above 1 it changes the result, and this program does not "
+                   "compute it.");
+  return bloom;
+}
+
+DecoderFacts bloom_facts(const BloomConfig& config) {
+  const std::string root = kRoot;
+  DecoderFacts facts;
+  facts.architecture = "bloom";
+  facts.block_prefix = root + "h.";
+  facts.stages = {{{"self_attention.query_key_value"}},
+                  {{"self_attention.dense"}},
+                  {{"mlp.dense_h_to_4h"}},
+                  {{"mlp.dense_4h_to_h"}}};
+  facts.embedding = root + "word_embeddings.weight";
+  facts.head = "lm_head.weight";
+  facts.tied_head = config.tied_head;
+  facts.vocab_size = config.vocab_size;
+  facts.max_positions = config.max_positions;
+
+  TensorTable& table = facts.table;
+  table.prefix = root;
+  table.other_prefixes = {""};  // the published conversions
+  table.blocks = config.blocks;
+  const auto add = [&](const std::string& name, std::vector<int64_t> shape) {
+    table.specs.push_back({root + name, std::move(shape)});
+  };
+  const auto add_norm = [&](const std::string& name) {
+    add(name + ".weight", {config.hidden});
+    add(name + ".bias", {config.hidden});
+  };
+  const auto add_linear = [&](const std::string& name, int64_t out, int64_t in) {
+    add("h.{}." + name + ".weight", {out, in});
+    add("h.{}." + name + ".bias", {out});
+  };
+  add("word_embeddings.weight", {config.vocab_size, config.hidden});
+  add_norm("word_embeddings_layernorm");
+  add_norm("h.{}.input_layernorm");
+  add_linear("self_attention.query_key_value", 3 * config.hidden, config.hidden);
+  add_linear("self_attention.dense", config.hidden, config.hidden);
+  add_norm("h.{}.post_attention_layernorm");
+  add_linear("mlp.dense_h_to_4h", 4 * config.hidden, config.hidden);
+  add_linear("mlp.dense_4h_to_h", config.hidden, 4 * config.hidden);
+  add_norm("ln_f");
+  table.specs.push_back({facts.head, {config.vocab_size, config.hidden}, true});
+  return facts;
+}
+
+// One slope a head, f32 [heads]: 2^(-8 i / heads) where heads is a power of two; else those of the
+// next lower power of two, then every other one of the next higher (Press et al. 2022, section 3).
+// Powers of an f32 base, as in transformers: the last bit of a slope shows at late positions.
+at::Tensor alibi_slopes(int64_t heads, at::Device device) {
+  int64_t lower = 1;
+  while (2 * lower <= heads) lower *= 2;
+  const auto powers = [&](int64_t of_heads, int64_t count, int64_t step) {
+    const double base = std::exp2(-8.0 / static_cast<double>(of_heads));
+    return at::pow(
+        at::full({}, base, at::TensorOptions(at::kFloat).device(device)),
+        at::arange(1, 1 + step * count, step, at::TensorOptions(at::kInt).device(device)));
+  };
+  const at::Tensor slopes = powers(lower, lower, 1);
+  return lower == heads ? slopes : at::cat({slopes, powers(2 * lower, heads - lower, 2)});
+}
+
+// BloomGelu, operation by operation: in half precision each rounds, and the fused gelu does not.
+at::Tensor bloom_gelu(const at::Tensor& x) {
+  const at::Tensor inner = (0.044715 * x).mul_(x).add_(1);
+  const at::Tensor gate = (0.79788456 * x).mul_(inner).tanh_().add_(1);
+  return (x * 0.5).mul_(gate);
+}
+
+class Bloom : public Decoder {
+ public:
+  Bloom(ModelSource source, const BloomConfig& config)
+      : Decoder(std::move(source), bloom_facts(config)), config_(config) {}
+
+  at::Tensor embed(const at::Tensor& ids) override {
+    return end_norm(gather_rows(named("word_embeddings.weight"), checked_ids(ids)),
+                    "word_embeddings_layernorm");
+  }
+
+  BlockActivations begin(const at::Tensor& hidden) override {
+    const at::Tensor normed = block_norm(hidden, "input_layernorm");
+    return {config_.residual_after_norm ? normed : hidden, normed};
+  }
+
+  void run_stage(size_t stage, BlockActivations& activations) override {
+    at::Tensor& input = activations.input;
+    at::Tensor& residual = activations.residual;
+    switch (stage) {
+      case 0:
+        input = attention(linear("self_attention.query_key_value", input));
+        return;
+      case 1:
+        residual = linear("self_attention.dense", input).add_(residual);
+        input = block_norm(residual, "post_attention_layernorm");
+        if (config_.residual_after_norm) residual = input;
+        return;
+      case 2:
+        input = bloom_gelu(linear("mlp.dense_h_to_4h", input));
+        return;
+      case 3:
+        residual = linear("mlp.dense_4h_to_h", input).add_(residual);
+        input = at::Tensor();
+        return;
+      default:
+        throw Error("run_stage", "expected a stage in 0 .. 3, got " + std::to_string(stage));
+    }
+  }
+
+  at::Tensor logits(const at::Tensor& hidden) override {
+    return apply_head(end_norm(hidden, "ln_f"));
+  }
+
+ private:
+  static std::string named(const std::string& name) { return kRoot + name; }
+
+  at::Tensor norm(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift) const {
+    return at::layer_norm(x, {config_.hidden}, scale, shift, config_.norm_epsilon);
+  }
+
+  at::Tensor block_norm(const at::Tensor& x, const std::string& name) const {
+    return norm(x, block_tensor(name + ".weight"), block_tensor(name + ".bias"));
+  }
+
+  at::Tensor end_norm(const at::Tensor& x, const std::string& name) {
+    return norm(x, end_tensor(named(name) + ".weight"), end_tensor(named(name) + ".bias"));
+  }
+
+  // Biases [heads, 1, seqlen] in the model's dtype and which keys lie ahead [seqlen, seqlen], made
+  // once for a length. The bias is slope x position of the key, not the distance to the query:
+  // softmax makes them equal, rounding to half precision does not, and BLOOM was trained and
+  // published with this form.
+  void prepare_positions(int64_t seqlen) {
+    if (ahead_.defined() && ahead_.size(0) == seqlen) return;
+    const at::Tensor keys = at::arange(seqlen, at::TensorOptions(at::kLong).device(device()));
+    const at::Tensor slopes = alibi_slopes(config_.heads, device());
+    bias_ = (slopes.view({-1, 1, 1}) * keys).to(dtype());
+    ahead_ = keys.unsqueeze(0) > keys.unsqueeze(1);
+  }
+
+  // Output of query_key_value [sequences, seqlen, 3 hidden], by head q, k, v -> input of dense
+  // [sequences, seqlen, hidden]. Scores are rounded to the model's dtype with the bias in them, as
+  // transformers does: steep heads reach a thousand, where float16 has steps of 1/2 to 1. A fused
+  // attention keeps them in f32 and puts out something else (by 5 % in float16 and 32 % in bfloat16
+  // for 8 heads at 2048 tokens).
+  at::Tensor attention(const at::Tensor& fused) {
+    const int64_t sequences = fused.size(0);
+    const int64_t seqlen = fused.size(1);
+    const int64_t heads = config_.heads;
+    const int64_t head_dim = config_.hidden / heads;
+    prepare_positions(seqlen);
+    const at::Tensor parts =
+        fused.view({sequences, seqlen, heads, 3, head_dim}).permute({3, 0, 2, 1, 4});
+    at::Tensor mixed = at::empty({sequences, seqlen, heads, head_dim}, fused.options());
+    const int64_t step =
+        std::clamp<int64_t>(kScoresAtOnce / (sequences * seqlen * seqlen), 1, heads);
+    for (int64_t begin = 0; begin < heads; begin += step) {
+      const int64_t count = std::min(step, heads - begin);
+      const auto part = [&](int64_t which) {
+        return parts[which].narrow(1, begin, count).reshape({sequences * count, seqlen, head_dim});
+      };
+      const at::Tensor bias = bias_.narrow(0, begin, count).repeat({sequences, 1, 1});
+      const at::Tensor scores =
+          at::baddbmm(bias, part(0), part(1).transpose(1, 2), /*beta=*/1,
+                      /*alpha=*/1.0 / std::sqrt(static_cast<double>(head_dim)))
+              .masked_fill_(ahead_, -std::numeric_limits<double>::infinity());
+      const at::Tensor shares = at::softmax(scores, -1, at::kFloat).to(fused.scalar_type());
+      mixed.narrow(2, begin, count)
+          .copy_(
+              at::bmm(shares, part(2)).view({sequences, count, seqlen, head_dim}).transpose(1, 2));
+    }
+    return mixed.view({sequences, seqlen, config_.hidden});
+  }
+
+  BloomConfig config_;
+  at::Tensor bias_;
+  at::Tensor ahead_;
+};
+
+}  // namespace
+
+std::unique_ptr<CausalLm> open_bloom(ModelSource source) {
+  const BloomConfig config = read_bloom_config(source.config);
+  return std::make_unique<Bloom>(std::move(source), config);
+}
+
+}  // namespace gptqb
