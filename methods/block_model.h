@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "methods/quantized_linear.h"
+#include "methods/linear_replacement.h"
 
 namespace gptqb {
 
@@ -57,10 +57,10 @@ class BlockModel {
   // or replaced.
   virtual at::Tensor weight(const std::string& linear) const = 0;
 
-  // From now on `linear` of the loaded block computes with `replacement` dequantized to the model's
-  // dtype (bias and the rest of the layer unchanged); it stays replaced when the block is released
-  // and loaded again.
-  virtual void replace(const std::string& linear, const QuantizedLinear& replacement) = 0;
+  // From now on `linear` of the loaded block computes with `replacement`, its weights in the
+  // model's dtype (bias and the rest of the layer unchanged); it stays replaced when the block is
+  // released and loaded again.
+  virtual void replace(const std::string& linear, const LinearReplacement& replacement) = 0;
 
   // The whole loaded block: output hidden states of `hidden`.
   at::Tensor run_block(const at::Tensor& hidden);

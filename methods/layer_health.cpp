@@ -8,8 +8,8 @@ namespace gptqb {
 namespace {
 
 // Weights as loaded minus weights as the model will hold them, f32.
-at::Tensor stored_error(const at::Tensor& weight, const QuantizedLinear& quantized) {
-  return weight.to(at::kFloat) - quantized.dequantize(weight.scalar_type()).to(at::kFloat);
+at::Tensor stored_error(const at::Tensor& weight, const LinearReplacement& replacement) {
+  return weight.to(at::kFloat) - replacement.effective_weights(weight.scalar_type()).to(at::kFloat);
 }
 
 bool usable(const CalibrationStats* stats) {
@@ -23,10 +23,10 @@ std::optional<double> ratio(double numerator, double denominator) {
 
 }  // namespace
 
-std::optional<double> relative_error(const at::Tensor& weight, const QuantizedLinear& quantized,
+std::optional<double> relative_error(const at::Tensor& weight, const LinearReplacement& replacement,
                                      const CalibrationStats& stats) {
   const auto h = stats.hessian();
-  return ratio(quadratic_form(stored_error(weight, quantized), h),
+  return ratio(quadratic_form(stored_error(weight, replacement), h),
                quadratic_form(weight.to(at::kFloat), h));
 }
 
@@ -68,11 +68,12 @@ LayerHealth start_health(const LinearProblem& problem, const std::string& method
   return health;
 }
 
-void record_errors(const LinearProblem& problem, const QuantizedLinear& quantized,
+void record_errors(const LinearProblem& problem, const LinearReplacement& replacement,
                    LayerHealth& health) {
   const auto weight = problem.weight.to(at::kFloat);
-  health.clipped = count_clipped(weight, quantized);
-  const auto error = stored_error(problem.weight, quantized);
+  if (const auto* quantized = std::get_if<QuantizedLinear>(&replacement.form))
+    health.clipped = count_clipped(weight, *quantized);
+  const auto error = stored_error(problem.weight, replacement);
   if (usable(problem.stats)) {
     const auto h = problem.stats->hessian();
     const double scale = quadratic_form(weight, h);
@@ -109,7 +110,7 @@ LayerResult fall_back_to_rtn(const LinearProblem& problem, LayerHealth health,
   LayerResult result{round_to_nearest(checked_weights(problem, at::kFloat), rule, problem.layer),
                      std::move(health)};
   result.health.status = "rtn: " + reason;
-  record_errors(problem, result.quantized, result.health);
+  record_errors(problem, result.replacement, result.health);
   return result;
 }
 

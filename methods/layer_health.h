@@ -13,9 +13,9 @@ at::Tensor checked_weights(const LinearProblem& problem, at::ScalarType dtype);
 // Identity, counts and whatever calibration says, before the errors are known.
 LayerHealth start_health(const LinearProblem& problem, const std::string& method);
 
-// Fills the error columns for `quantized`: relative_error, _heldout, _rtn, clipped. Without
+// Fills the error columns for `replacement`: relative_error, _heldout, _rtn, clipped. Without
 // (finite) statistics the errors stay empty.
-void record_errors(const LinearProblem& problem, const QuantizedLinear& quantized,
+void record_errors(const LinearProblem& problem, const LinearReplacement& replacement,
                    LayerHealth& health);
 
 // RTN in place of another method: its codes, a status "rtn: <reason>", and its errors.

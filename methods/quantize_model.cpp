@@ -304,13 +304,14 @@ class Driver {
                             .compat = options_.compat,
                             .factors = &data.factors};
       auto result = layer.quantizer->quantize(problem);
-      result.quantized.validate(layer.layer);
+      result.replacement.validate(layer.layer);
       result.health.seconds_hessian = data.seconds_hessian / static_cast<double>(sharing);
-      count(layer, result.quantized);
-      model_.replace(layer.linear, result.quantized);
+      count(layer, result.replacement);
+      model_.replace(layer.linear, result.replacement);
       note(result.health);
       finished.health.push_back(result.health);
-      if (options_.resume != nullptr) finished.linears[layer.linear] = on_cpu(result.quantized);
+      if (options_.resume != nullptr)
+        finished.linears[layer.linear] = result.replacement.to(at::kCPU);
       clock_.enter("forward");
       clock_.move("solve", "factor", result.health.seconds_factor);
     }
@@ -338,10 +339,10 @@ class Driver {
         report_.linear_weights += model_.weight(linear).numel();
   }
 
-  void count(const LayerPlan& layer, const QuantizedLinear& quantized) {
+  void count(const LayerPlan& layer, const LinearReplacement& replacement) {
     const bool half = layer.settings.quant.scale_dtype == ScaleDtype::kFloat16;
-    report_.quantized_weights += quantized.codes.numel();
-    report_.quantized_bits += quantized.stored_bits(half ? 16 : 32);
+    report_.quantized_weights += replacement.out_features() * replacement.in_features();
+    report_.quantized_bits += replacement.stored_bits(half ? 16 : 32);
   }
 
   // What a user should see while it happens; the tables show it again.
@@ -352,22 +353,6 @@ class Driver {
     if (health.relative_error && health.relative_error_rtn &&
         *health.relative_error > *health.relative_error_rtn)
       progress_.note(health.layer + ": error above that of RTN");
-  }
-
-  static QuantizedLinear on_cpu(QuantizedLinear linear) {
-    linear.codes = linear.codes.cpu();
-    linear.scales = linear.scales.cpu();
-    linear.zeros = linear.zeros.cpu();
-    if (linear.group_of_input.defined()) linear.group_of_input = linear.group_of_input.cpu();
-    return linear;
-  }
-
-  static QuantizedLinear on_device(QuantizedLinear linear, at::Device device) {
-    linear.codes = linear.codes.to(device);
-    linear.scales = linear.scales.to(device);
-    linear.zeros = linear.zeros.to(device);
-    if (linear.group_of_input.defined()) linear.group_of_input = linear.group_of_input.to(device);
-    return linear;
   }
 
   // norm(Y - Y_dense) / norm(Y_dense) over the held-out windows, written to every layer of the
@@ -435,7 +420,7 @@ class Driver {
                       "expected it in the kept block, got none. Run again with --fresh");
         found->second.validate(layer.layer);
         count(layer, found->second);
-        model_.replace(layer.linear, on_device(found->second, model_.device()));
+        model_.replace(layer.linear, found->second.to(model_.device()));
       }
   }
 

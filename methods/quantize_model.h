@@ -24,7 +24,7 @@ struct LayerSettings {
 
 // A finished block, as kept for resuming: its layers and a hash of the activations it put out.
 struct FinishedBlock {
-  std::map<std::string, QuantizedLinear> linears;  // by name within the block; CPU tensors
+  std::map<std::string, LinearReplacement> linears;  // by name within the block; CPU tensors
   std::vector<LayerHealth> health;
   uint64_t output_hash = 0;
 };

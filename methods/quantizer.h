@@ -9,9 +9,9 @@
 
 #include "common/registry.h"
 #include "methods/calibration.h"
+#include "methods/linear_replacement.h"
 #include "methods/method_config.h"
 #include "methods/quant_config.h"
-#include "methods/quantized_linear.h"
 
 namespace gptqb {
 
@@ -60,8 +60,11 @@ struct LayerHealth {
 };
 
 struct LayerResult {
-  QuantizedLinear quantized;
+  LinearReplacement replacement;
   LayerHealth health;
+
+  // The codes of a method that gives codes.
+  const QuantizedLinear& quantized() const { return *replacement.codes(); }
 };
 
 class Quantizer {
@@ -81,9 +84,9 @@ class Quantizer {
 using QuantizerFactory = std::unique_ptr<Quantizer> (*)();
 const Registry<QuantizerFactory>& quantizers();
 
-// Relative error of `quantized` for `problem`'s weights under `stats`: tr(E H E^T) / tr(W H W^T),
+// Relative error of `replacement` for `problem`'s weights under `stats`: tr(E H E^T) / tr(W H W^T),
 // undamped, accumulated in f64. Empty if the denominator is 0.
-std::optional<double> relative_error(const at::Tensor& weight, const QuantizedLinear& quantized,
+std::optional<double> relative_error(const at::Tensor& weight, const LinearReplacement& replacement,
                                      const CalibrationStats& stats);
 
 }  // namespace gptqb

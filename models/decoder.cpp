@@ -171,15 +171,16 @@ at::Tensor Decoder::weight(const std::string& linear) const {
   throw Error(block_name(loaded_block_), "expected the name of a linear, got '" + linear + "'");
 }
 
-void Decoder::replace(const std::string& linear, const QuantizedLinear& replacement) {
+void Decoder::replace(const std::string& linear, const LinearReplacement& replacement) {
   const at::Tensor current = weight(linear);
   const std::string layer = block_name(loaded_block_) + "." + linear;
-  if (replacement.codes.sizes() != current.sizes())
+  const int64_t rows = replacement.out_features();
+  const int64_t columns = replacement.in_features();
+  if (rows != current.size(0) || columns != current.size(1))
     throw Error(layer, "expected codes of shape " + std::to_string(current.size(0)) + " x " +
-                           std::to_string(current.size(1)) + ", got " +
-                           std::to_string(replacement.codes.size(0)) + " x " +
-                           std::to_string(replacement.codes.size(1)));
-  const at::Tensor dequantized = replacement.dequantize(dtype_);
+                           std::to_string(current.size(1)) + ", got " + std::to_string(rows) +
+                           " x " + std::to_string(columns));
+  const at::Tensor dequantized = replacement.effective_weights(dtype_);
   replaced_[layer + ".weight"] = dequantized.to(at::kCPU);
   block_[linear + ".weight"] = dequantized.to(device_);
 }

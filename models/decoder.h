@@ -46,7 +46,7 @@ class Decoder : public CausalLm {
   void load_block(int64_t block) override;
   void release_block() override;
   at::Tensor weight(const std::string& linear) const override;
-  void replace(const std::string& linear, const QuantizedLinear& replacement) override;
+  void replace(const std::string& linear, const LinearReplacement& replacement) override;
 
  protected:
   // Checks the checkpoint against the table, and a tied head against its twin. Throws Error.

@@ -149,8 +149,7 @@ RotaryTable::RotaryTable(const RotaryConfig& config, int64_t head_dim, at::Scala
 
 void RotaryTable::grow(int64_t positions) {
   // On the model's device: sines of a GPU and a CPU differ in the last place, and so would codes.
-  const at::Tensor angles =
-      at::outer(at::arange(positions, frequencies_.options()), frequencies_);
+  const at::Tensor angles = at::outer(at::arange(positions, frequencies_.options()), frequencies_);
   cosines_ = (angles.cos() * config_.attention_factor).to(options_);
   sines_ = (angles.sin() * config_.attention_factor).to(options_);
 }

@@ -22,24 +22,27 @@ Json describe_block(const FinishedBlock& finished, const std::string& inputs) {
   // A u64 does not survive readers that keep numbers as doubles.
   json["output_hash"] = std::to_string(finished.output_hash);
   json["linears"] = Json::object();
-  for (const auto& [name, linear] : finished.linears)
-    json["linears"][name] = {{"bits", linear.bits}, {"group_size", linear.group_size}};
+  for (const auto& [name, linear] : finished.linears) {
+    json["linears"][name] = {{"tensors", Json::array()}};
+    for (const auto& [part, tensor] : linear.tensors())
+      json["linears"][name]["tensors"].push_back(part);
+    if (const QuantizedLinear* quantized = linear.codes()) {
+      json["linears"][name]["bits"] = quantized->bits;
+      json["linears"][name]["group_size"] = quantized->group_size;
+    }
+  }
   json["health"] = Json::parse(layers_to_json(finished.health));
   return json;
 }
 
-QuantizedLinear read_linear(const SafetensorsFile& file, const std::string& name,
-                            const Json& json) {
-  QuantizedLinear linear;
+LinearReplacement read_linear(const SafetensorsFile& file, const std::string& name,
+                              const Json& json) {
+  std::map<std::string, at::Tensor> tensors;
   // Copies: the file is deleted while the model still uses them.
-  const auto tensor = [&](const char* part) { return file.view(name + "." + part).clone(); };
-  linear.codes = tensor("codes");
-  linear.scales = tensor("scales");
-  linear.zeros = tensor("zeros");
-  if (file.tensors().contains(name + ".group_of_input"))
-    linear.group_of_input = tensor("group_of_input");
-  linear.bits = json.at("bits").get<int64_t>();
-  linear.group_size = json.at("group_size").get<int64_t>();
+  for (const Json& part : json.at("tensors"))
+    tensors[part.get<std::string>()] = file.view(name + "." + part.get<std::string>()).clone();
+  const auto linear = LinearReplacement::from_tensors(tensors, json.value("bits", int64_t{0}),
+                                                      json.value("group_size", int64_t{-1}));
   linear.validate(file.path().string() + ", " + name);
   return linear;
 }
@@ -94,12 +97,8 @@ std::optional<FinishedBlock> FileResumeStore::load(int64_t block) {
 
 void FileResumeStore::save(int64_t block, const FinishedBlock& finished) {
   std::map<std::string, at::Tensor> tensors;
-  for (const auto& [name, linear] : finished.linears) {
-    tensors[name + ".codes"] = linear.codes;
-    tensors[name + ".scales"] = linear.scales;
-    tensors[name + ".zeros"] = linear.zeros;
-    if (linear.group_of_input.defined()) tensors[name + ".group_of_input"] = linear.group_of_input;
-  }
+  for (const auto& [name, linear] : finished.linears)
+    for (const auto& [part, tensor] : linear.tensors()) tensors[name + "." + part] = tensor;
   write_safetensors(block_path(block), tensors,
                     {{kMetadataKey, describe_block(finished, inputs_).dump()}});
 }

@@ -59,7 +59,7 @@ class Gptq : public Quantizer {
                                                                   : sweep_fast(sweep, factor);
     LayerResult result{std::move(solved.quantized), std::move(health)};
     result.health.loss = solved.loss;
-    record_errors(problem, result.quantized, result.health);
+    record_errors(problem, result.replacement, result.health);
     return result;
   }
 };

@@ -24,7 +24,7 @@ class RoundToNearest : public Quantizer {
     const GridRule rule{problem.quant, problem.compat.reference_one_sided};
     LayerResult result{round_to_nearest(weights, rule, problem.layer),
                        start_health(problem, "rtn")};
-    record_errors(problem, result.quantized, result.health);
+    record_errors(problem, result.replacement, result.health);
     result.health.seconds_solve = watch.seconds();
     return result;
   }

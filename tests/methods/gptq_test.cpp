@@ -52,7 +52,7 @@ TEST_P(BothSolvers, RankOneHessianRaisesTheDampingOnRecord) {
   EXPECT_EQ(result.health.damping, 0.01);
   EXPECT_EQ(result.health.damping_tries, 2);
   EXPECT_EQ(result.health.status, "ok");
-  EXPECT_EQ(result.quantized.scales.sizes(), (std::vector<int64_t>{5, 2}));
+  EXPECT_EQ(result.quantized().scales.sizes(), (std::vector<int64_t>{5, 2}));
 
   problem.method.on_failure = OnFailure::kError;
   EXPECT_THAT(
@@ -64,13 +64,13 @@ TEST_P(BothSolvers, RankOneHessianRaisesTheDampingOnRecord) {
   problem.method.on_failure = OnFailure::kRtn;  // QN-05: explicit, and marked
   result = quantize_with("gptq", problem);
   EXPECT_THAT(result.health.status, StartsWith("rtn: the factorization fails at input column"));
-  EXPECT_TRUE(at::equal(result.quantized.codes, quantize_with("rtn", problem).quantized.codes));
+  EXPECT_TRUE(at::equal(result.quantized().codes, quantize_with("rtn", problem).quantized().codes));
 
   problem.method.on_failure = OnFailure::kRaiseDamping;
   problem.method.damping = 0.01;
   result = quantize_with("gptq", problem);
   EXPECT_EQ(result.health.damping_tries, 1);
-  EXPECT_TRUE(result.quantized.dequantize(at::kFloat).isfinite().all().item<bool>());
+  EXPECT_TRUE(result.quantized().dequantize(at::kFloat).isfinite().all().item<bool>());
 }
 
 // QN-02: NaN in, a clear word out, before any factorization and without advice about damping.
@@ -94,7 +94,7 @@ TEST_P(BothSolvers, DiffersFromRtnAndRecordsItsData) {
   const auto problem = problem_for(normal_matrix(8, 32, 4).to(at::kFloat), &stats);
   const auto gptq = quantize_with("gptq", problem);
   const auto rtn = quantize_with("rtn", problem);
-  EXPECT_FALSE(at::equal(gptq.quantized.codes, rtn.quantized.codes));
+  EXPECT_FALSE(at::equal(gptq.quantized().codes, rtn.quantized().codes));
   EXPECT_EQ(gptq.health.tokens, stats.tokens());
   EXPECT_EQ(gptq.health.sequences, 4);
   EXPECT_GT(*gptq.health.condition, 1);
@@ -126,17 +126,18 @@ TEST_P(BothSolvers, DeadColumnsDoNotSetTheGrid) {
   without.method.damping = 0;
   const auto result = quantize_with("gptq", problem);
   const auto expected = quantize_with("gptq", without);
-  EXPECT_TRUE(at::equal(result.quantized.codes.index_select(1, live), expected.quantized.codes));
-  EXPECT_NEAR(result.quantized.scales[0][0].item<float>(), 0.0667, 1e-4);
-  EXPECT_NEAR(result.quantized.scales[1][0].item<float>(), 0.1333, 1e-4);
-  EXPECT_EQ(result.quantized.dequantize(at::kFloat).select(1, 2).abs().max().item<float>(), 0);
+  EXPECT_TRUE(
+      at::equal(result.quantized().codes.index_select(1, live), expected.quantized().codes));
+  EXPECT_NEAR(result.quantized().scales[0][0].item<float>(), 0.0667, 1e-4);
+  EXPECT_NEAR(result.quantized().scales[1][0].item<float>(), 0.1333, 1e-4);
+  EXPECT_EQ(result.quantized().dequantize(at::kFloat).select(1, 2).abs().max().item<float>(), 0);
   EXPECT_EQ(result.health.dead_columns, 1);
 
   problem.compat.reference_dead_columns = true;  // as the published code
   const auto published = quantize_with("gptq", problem);
-  EXPECT_NEAR(published.quantized.scales[0][0].item<float>(), 0.38, 1e-4);
-  EXPECT_NEAR(published.quantized.scales[1][0].item<float>(), 0.4733, 1e-4);
-  EXPECT_EQ(published.quantized.dequantize(at::kFloat).select(1, 2).abs().max().item<float>(), 0);
+  EXPECT_NEAR(published.quantized().scales[0][0].item<float>(), 0.38, 1e-4);
+  EXPECT_NEAR(published.quantized().scales[1][0].item<float>(), 0.4733, 1e-4);
+  EXPECT_EQ(published.quantized().dequantize(at::kFloat).select(1, 2).abs().max().item<float>(), 0);
 }
 
 // QN-09: inputs that are all zero must not wipe the weights.
@@ -144,10 +145,10 @@ TEST_P(BothSolvers, AllZeroInputsGiveRtn) {
   const auto stats = stats_of(at::zeros({1, 6, 8}));
   const auto problem = problem_for(catalogue_weights(), &stats);
   const auto result = quantize_with("gptq", problem);
-  EXPECT_TRUE(at::equal(result.quantized.codes, quantize_with("rtn", problem).quantized.codes));
+  EXPECT_TRUE(at::equal(result.quantized().codes, quantize_with("rtn", problem).quantized().codes));
   EXPECT_EQ(result.health.status, "rtn: every input of this layer was 0 in calibration");
   EXPECT_EQ(result.health.dead_columns, 8);
-  EXPECT_GT(result.quantized.dequantize(at::kFloat).abs().sum().item<float>(), 1);
+  EXPECT_GT(result.quantized().dequantize(at::kFloat).abs().sum().item<float>(), 1);
 }
 
 // QN-16: with act-order the first grid is that of the columns with the largest diagonal. GG-05: and
@@ -160,16 +161,16 @@ TEST_P(BothSolvers, ActOrderGroupsFollowTheDiagonal) {
   problem.method.act_order = true;
   const auto result = quantize_with("gptq", problem);
   EXPECT_TRUE(
-      at::equal(result.quantized.group_of_input, at::tensor({1, 0, 1, 0, 1, 0, 1, 0}, at::kInt)));
+      at::equal(result.quantized().group_of_input, at::tensor({1, 0, 1, 0, 1, 0, 1, 0}, at::kInt)));
   const GridRule rule{problem.quant, false};
   const auto largest = catalogue_weights().index_select(1, at::tensor({1, 3, 5, 7}, at::kLong));
-  EXPECT_TRUE(at::allclose(result.quantized.scales.select(1, 0), fit_grid(largest, rule).scale));
+  EXPECT_TRUE(at::allclose(result.quantized().scales.select(1, 0), fit_grid(largest, rule).scale));
 
   problem.method.static_groups = true;  // grids in natural order: no index needed
   const auto fixed = quantize_with("gptq", problem);
-  EXPECT_FALSE(fixed.quantized.group_of_input.defined());
+  EXPECT_FALSE(fixed.quantized().group_of_input.defined());
   EXPECT_TRUE(
-      at::allclose(fixed.quantized.scales, fit_group_grids(catalogue_weights(), rule).scale));
+      at::allclose(fixed.quantized().scales, fit_group_grids(catalogue_weights(), rule).scale));
 }
 
 // Ties of the diagonal keep their natural order.
@@ -187,7 +188,7 @@ TEST_P(BothSolvers, CatalogueErrors) {
   problem.quant.bits = 2;
   const auto trace = [&](const char* method) {
     const auto e = catalogue_weights().to(at::kDouble) -
-                   quantize_with(method, problem).quantized.dequantize(at::kDouble);
+                   quantize_with(method, problem).quantized().dequantize(at::kDouble);
     return (at::mm(e, h) * e).sum().item<double>();
   };
   EXPECT_NEAR(trace("gptq"), 0.528, 5e-4);
@@ -201,10 +202,10 @@ TEST_P(BothSolvers, CatalogueCodesForFreshAndStaleGrids) {
   problem.quant.bits = 2;
   problem.quant.group_size = 2;
   problem.method.block_size = 8;
-  EXPECT_EQ(codes_text(quantize_with("gptq", problem).quantized),
+  EXPECT_EQ(codes_text(quantize_with("gptq", problem).quantized()),
             "03000310 / 30303003 / 30233030 / 30030303");
   problem.compat.reference_group_grid = true;
-  EXPECT_EQ(codes_text(quantize_with("gptq", problem).quantized),
+  EXPECT_EQ(codes_text(quantize_with("gptq", problem).quantized()),
             "03000311 / 30313013 / 30233020 / 30030303");
 }
 
@@ -219,10 +220,10 @@ TEST_P(BothSolvers, BlockSizeChangesNothing) {
     const auto whole = quantize_with("gptq", problem);
     problem.method.block_size = 4;
     const auto blocks = quantize_with("gptq", problem);
-    EXPECT_TRUE(at::equal(whole.quantized.codes, blocks.quantized.codes)) << group_size;
-    EXPECT_TRUE(at::allclose(whole.quantized.scales, blocks.quantized.scales)) << group_size;
-    EXPECT_EQ(blocks.quantized.group_size, group_size);
-    EXPECT_EQ(blocks.quantized.groups(), group_size < 12 && group_size > 0 ? 2 : 1);
+    EXPECT_TRUE(at::equal(whole.quantized().codes, blocks.quantized().codes)) << group_size;
+    EXPECT_TRUE(at::allclose(whole.quantized().scales, blocks.quantized().scales)) << group_size;
+    EXPECT_EQ(blocks.quantized().group_size, group_size);
+    EXPECT_EQ(blocks.quantized().groups(), group_size < 12 && group_size > 0 ? 2 : 1);
   }
 }
 
@@ -237,8 +238,9 @@ TEST_P(BothSolvers, ZeroGroupsAndShortGroups) {
   for (const bool symmetric : {false, true}) {
     problem.quant.symmetric = symmetric;
     const auto result = quantize_with("gptq", problem);
-    EXPECT_EQ(result.quantized.dequantize(at::kFloat).narrow(1, 4, 4).abs().max().item<float>(), 0);
-    EXPECT_EQ(result.quantized.groups(), 3);
+    EXPECT_EQ(result.quantized().dequantize(at::kFloat).narrow(1, 4, 4).abs().max().item<float>(),
+              0);
+    EXPECT_EQ(result.quantized().groups(), 3);
     EXPECT_TRUE(std::isfinite(*result.health.loss));
   }
 }
@@ -251,8 +253,8 @@ TEST_P(BothSolvers, Float16ScalesAreRoundedBeforeTheSweep) {
   problem.quant.scale_dtype = ScaleDtype::kFloat16;
   const auto result = quantize_with("gptq", problem);
   EXPECT_TRUE(
-      at::equal(result.quantized.scales, result.quantized.scales.to(at::kHalf).to(at::kFloat)));
-  const auto e = problem.weight.to(at::kDouble) - result.quantized.dequantize(at::kDouble);
+      at::equal(result.quantized().scales, result.quantized().scales.to(at::kHalf).to(at::kFloat)));
+  const auto e = problem.weight.to(at::kDouble) - result.quantized().dequantize(at::kDouble);
   const auto damped = prepare_hessian(stats.hessian(), 0.01, false, ComputeDtype::kFloat64).matrix;
   EXPECT_NEAR(*result.health.loss / (0.5 * (at::mm(e, damped) * e).sum().item<double>()), 1, 1e-6);
 }
@@ -278,7 +280,7 @@ TEST(LayerErrors, HeldOutWindowsHaveTheirOwnError) {
   problem.heldout = &heldout;
   const auto result = quantize_with("gptq", problem);
   EXPECT_NEAR(*result.health.relative_error_heldout,
-              *relative_error(problem.weight, result.quantized, heldout), 1e-12);
+              *relative_error(problem.weight, result.quantized(), heldout), 1e-12);
   EXPECT_NE(*result.health.relative_error_heldout, *result.health.relative_error);
 }
 
@@ -301,10 +303,10 @@ TEST(Layers, DamagedWeightsAreNamed) {
 TEST(Rtn, IgnoresGroupsOnlyAsThePublishedCode) {
   auto problem = layer_problem(catalogue_weights(), nullptr);
   problem.quant.group_size = 2;
-  EXPECT_EQ(quantize_with("rtn", problem).quantized.groups(), 4);
+  EXPECT_EQ(quantize_with("rtn", problem).quantized().groups(), 4);
   problem.compat.reference_rtn_groups = true;
   const auto result = quantize_with("rtn", problem);
-  EXPECT_EQ(result.quantized.groups(), 1);
+  EXPECT_EQ(result.quantized().groups(), 1);
   EXPECT_EQ(result.health.group_size, -1);
   EXPECT_FALSE(result.health.relative_error.has_value());
 }
@@ -323,9 +325,9 @@ TEST(FactorCache, ServesTheNextLinearOfAStage) {
   const auto second = quantize_with("gptq", problem);
   EXPECT_EQ(cache.find(FactorCache::key(problem.method))->factor.get(), factor);
   EXPECT_EQ(second.health.damping_tries, first.health.damping_tries);
-  EXPECT_TRUE(at::equal(first.quantized.codes, second.quantized.codes));
+  EXPECT_TRUE(at::equal(first.quantized().codes, second.quantized().codes));
   problem.factors = nullptr;
-  EXPECT_TRUE(at::equal(quantize_with("gptq", problem).quantized.codes, first.quantized.codes));
+  EXPECT_TRUE(at::equal(quantize_with("gptq", problem).quantized().codes, first.quantized().codes));
 }
 
 // QN-18: the same codes whatever the number of threads.
@@ -338,7 +340,7 @@ TEST(Gptq, ThreadsDoNotChangeTheSweep) {
   at::set_num_threads(2);
   const auto two = quantize_with("gptq", problem);
   at::set_num_threads(before);
-  EXPECT_TRUE(at::equal(one.quantized.codes, two.quantized.codes));
+  EXPECT_TRUE(at::equal(one.quantized().codes, two.quantized().codes));
 }
 
 // Half-precision weights quantize on the CPU (BI-08).

@@ -62,8 +62,8 @@ class TinyModel : public BlockModel {
     }
   }
   at::Tensor weight(const std::string& linear) const override { return current(linear); }
-  void replace(const std::string& linear, const QuantizedLinear& replacement) override {
-    weights_.at(loaded_).at(linear) = replacement.dequantize(at::kFloat);
+  void replace(const std::string& linear, const LinearReplacement& replacement) override {
+    weights_.at(loaded_).at(linear) = replacement.effective_weights(at::kFloat);
     replaced.insert(block_name(loaded_) + "." + linear);
   }
   int64_t parameter_count() const override { return 0; }
@@ -158,7 +158,7 @@ TEST(QuantizeModel, FollowsThePublishedBlockFlow) {
       problem.quant.bits = 3;
       const auto expected = quantize_with("gptq", problem);
       EXPECT_TRUE(at::allclose(model.weight_of(block, linear),
-                               expected.quantized.dequantize(at::kFloat), 1e-5, 1e-6))
+                               expected.quantized().dequantize(at::kFloat), 1e-5, 1e-6))
           << block << linear;
     };
     expect("gate", x);
@@ -236,7 +236,7 @@ TEST(QuantizeModel, TrueSequentialSeesQuantizedStages) {
   auto problem = layer_problem(dense.weight_of(0, "down"), &stats);
   problem.quant.bits = 2;
   EXPECT_TRUE(at::allclose(in_sequence.weight_of(0, "down"),
-                           quantize_with("gptq", problem).quantized.dequantize(at::kFloat), 1e-5,
+                           quantize_with("gptq", problem).quantized().dequantize(at::kFloat), 1e-5,
                            1e-6));
 }
 
@@ -253,8 +253,8 @@ TEST(QuantizeModel, DenseInputsAreThoseOfDenseBlocks) {
     auto problem = layer_problem(dense.weight_of(1, "gate"), &stats);
     problem.quant.bits = 2;
     EXPECT_TRUE(at::allclose(model.weight_of(1, "gate"),
-                             quantize_with("gptq", problem).quantized.dequantize(at::kFloat), 1e-5,
-                             1e-6));
+                             quantize_with("gptq", problem).quantized().dequantize(at::kFloat),
+                             1e-5, 1e-6));
     const auto wanted = dense.forward(kHeldout, 2);
     const double drift =
         ((model.forward(kHeldout, 2) - wanted).norm() / wanted.norm()).item<double>();

@@ -52,9 +52,9 @@ TEST(MethodRegistry, EveryMethodKeepsTheContract) {
           auto problem = layer_problem(weight, &stats);
           problem.quant = {.bits = bits, .group_size = group_size, .symmetric = symmetric};
           const auto result = quantizer->quantize(problem);
-          result.quantized.validate(entry.name);
-          EXPECT_EQ(result.quantized.bits, bits);
-          EXPECT_EQ(result.quantized.group_size, group_size);
+          result.quantized().validate(entry.name);
+          EXPECT_EQ(result.quantized().bits, bits);
+          EXPECT_EQ(result.quantized().group_size, group_size);
           EXPECT_EQ(result.health.layer, problem.layer);
           EXPECT_EQ(result.health.method, entry.name);
           EXPECT_EQ(result.health.bits, bits);
@@ -64,11 +64,11 @@ TEST(MethodRegistry, EveryMethodKeepsTheContract) {
                       result.health.relative_error_rtn);
           EXPECT_LT(*result.health.relative_error, bits == 8 ? 1e-3 : 1);
           EXPECT_TRUE(
-              at::equal(quantizer->quantize(problem).quantized.codes, result.quantized.codes));
+              at::equal(quantizer->quantize(problem).quantized().codes, result.quantized().codes));
         }
     if (!quantizer->needs_stats()) {
       auto problem = layer_problem(weight, nullptr);
-      quantizer->quantize(problem).quantized.validate(entry.name);
+      quantizer->quantize(problem).quantized().validate(entry.name);
     }
   }
 }

@@ -35,7 +35,7 @@ class FakeLm final : public CausalLm {
   BlockActivations begin(const at::Tensor& hidden) override { return {hidden, {}}; }
   void run_stage(size_t, BlockActivations&) override {}
   at::Tensor weight(const std::string&) const override { return {}; }
-  void replace(const std::string&, const QuantizedLinear&) override {}
+  void replace(const std::string&, const LinearReplacement&) override {}
   int64_t parameter_count() const override { return table_.numel(); }
 
   int64_t vocab_size() const override { return table_.size(0); }

@@ -1,0 +1,62 @@
+// What stands in for the weights of a linear: the form a method's answer takes.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <map>
+#include <string>
+#include <variant>
+
+#include "methods/quantized_linear.h"
+
+namespace gptqb {
+
+// Codes that multiply a transformed input: y = dequantize(quantized) T x.
+struct TransformedLinear {
+  QuantizedLinear quantized;
+  at::Tensor input_transform;  // f32: [in], the diagonal of T, or [in, in], T itself
+};
+
+// Weights without a grid, as an external method may return: [out, in], any floating dtype.
+struct DenseWeights {
+  at::Tensor weights;
+};
+
+// One of these. Tensors of one replacement live on one device.
+struct LinearReplacement {
+  std::variant<QuantizedLinear, TransformedLinear, DenseWeights> form;
+
+  LinearReplacement() = default;
+  // A method's answer is almost always plain codes; those convert by themselves.
+  LinearReplacement(QuantizedLinear quantized) : form(std::move(quantized)) {}
+  LinearReplacement(TransformedLinear transformed) : form(std::move(transformed)) {}
+  LinearReplacement(DenseWeights dense) : form(std::move(dense)) {}
+
+  // The codes, with or without a transform of their input; null for dense weights.
+  const QuantizedLinear* codes() const;
+
+  int64_t out_features() const;
+  int64_t in_features() const;
+
+  // The weights [out, in] that multiply the layer's own input, in `dtype`: computed in f32, rounded
+  // once.
+  at::Tensor effective_weights(at::ScalarType dtype) const;
+
+  // Bits that storing this takes; scales of `scale_bits`, transforms and dense weights as their
+  // tensors are.
+  int64_t stored_bits(int64_t scale_bits) const;
+
+  LinearReplacement to(at::Device device) const;
+
+  // Throws Error naming `where` and the tensor: what QuantizedLinear::validate refuses, a transform
+  // of another shape or dtype, values that are not finite.
+  void validate(const std::string& where) const;
+
+  // All tensors by name ("codes", "scales", "zeros", "group_of_input", "input_transform",
+  // "weights"), and the inverse. `from_tensors` does not validate.
+  std::map<std::string, at::Tensor> tensors() const;
+  static LinearReplacement from_tensors(const std::map<std::string, at::Tensor>& tensors,
+                                        int64_t bits, int64_t group_size);
+};
+
+}  // namespace gptqb
