@@ -28,6 +28,25 @@ struct BlockActivations {
                         // after the last
 };
 
+// A place where scales can move without changing what a block computes (Lin et al. 2023, AWQ): the
+// inputs of `stage`'s linears are divided by s, column by column, where `producer`, which makes
+// them, divides what it puts out and the linears' columns are multiplied.
+struct ScaleMove {
+  size_t stage = 0;
+  std::string producer;  // a norm, a linear or an activation of the block
+  bool producer_is_linear = false;
+  // The linears are judged by what they put out together: the sum that stages `stage` to
+  // `judged_through` add to the residual (attention or MLP output).
+  size_t judged_through = 0;
+};
+
+// Where scales may move in a block, and which linears only make attention scores: their clipping is
+// not searched, since the error of a score says little about that of the output.
+struct ScalePlan {
+  std::vector<ScaleMove> moves;
+  std::vector<std::string> score_linears;
+};
+
 class BlockModel {
  public:
   virtual ~BlockModel() = default;
@@ -61,6 +80,17 @@ class BlockModel {
   // model's dtype (bias and the rest of the layer unchanged); it stays replaced when the block is
   // released and loaded again.
   virtual void replace(const std::string& linear, const LinearReplacement& replacement) = 0;
+
+  // The second interface, for methods that move scales between linears. Empty: the architecture has
+  // no place for them.
+  virtual ScalePlan scale_plan() const { return {}; }
+  // Of the loaded block, from now on and after loading it again: `producer` divides what it puts
+  // out by `scale` (f32 [features], > 0), rounded in the model's dtype. Of a linear only the bias
+  // is divided: its rows are divided by whoever replaces its weights.
+  virtual void divide_output(const std::string& producer, const at::Tensor& scale);
+  // Of the loaded block: `linear` computes with `weights` [out, in] until it is replaced, tried
+  // again or released.
+  virtual void try_weights(const std::string& linear, const at::Tensor& weights);
 
   // The whole loaded block: output hidden states of `hidden`.
   at::Tensor run_block(const at::Tensor& hidden);

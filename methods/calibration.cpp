@@ -30,10 +30,12 @@ void add_products(at::Tensor& sum, const at::Tensor& x) {
 }  // namespace
 
 CalibrationStats::CalibrationStats(int64_t in_features, at::Device device,
-                                   Accumulation accumulation)
+                                   Accumulation accumulation,
+                                   std::optional<double> outlier_threshold)
     : sum_(at::zeros({in_features, in_features},
                      at::TensorOptions().dtype(at::kFloat).device(device))),
-      accumulation_(accumulation) {
+      accumulation_(accumulation),
+      outlier_threshold_(outlier_threshold) {
   // f32 products must be f32: TF32 keeps 10 mantissa bits (protocol.md section 3: off in the
   // published code).
   if (device.is_cuda()) at::globalContext().setAllowTF32CuBLAS(false);
@@ -71,6 +73,8 @@ void CalibrationStats::add(const at::Tensor& x) {
     add_sum(flat);
   tokens_ += flat.size(0);
   sequences_ += x.size(0);
+  if (outlier_threshold_)
+    outlier_columns_ += (x.abs() >= *outlier_threshold_).any(1).sum().item<int64_t>();
   // A bad input stays visible in the sum's diagonal for ever, so the costly search runs only once
   // there is one.
   if (sum_.diagonal().isfinite().all().item<bool>()) return;
@@ -80,6 +84,11 @@ void CalibrationStats::add(const at::Tensor& x) {
   non_finite_ += count;
   if (first_non_finite_column_ < 0)
     first_non_finite_column_ = bad.any(0).to(at::kInt).argmax().item<int64_t>();
+}
+
+std::optional<double> CalibrationStats::outlier_share() const {
+  if (!outlier_threshold_ || sequences_ == 0) return std::nullopt;
+  return static_cast<double>(outlier_columns_) / static_cast<double>(sequences_ * in_features());
 }
 
 at::Tensor CalibrationStats::hessian() const {

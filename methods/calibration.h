@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <optional>
 
 namespace gptqb {
 
@@ -18,8 +19,10 @@ enum class Accumulation {
 // Sums x x^T over calibration tokens. One object serves all linears that read the same input.
 class CalibrationStats {
  public:
+  // `outlier_threshold`: count input columns with values of at least this size, window by window.
   CalibrationStats(int64_t in_features, at::Device device,
-                   Accumulation accumulation = Accumulation::kSum);
+                   Accumulation accumulation = Accumulation::kSum,
+                   std::optional<double> outlier_threshold = {});
 
   // `x` [sequences, seqlen, in] in any float dtype on the device; each product is summed in f32.
   void add(const at::Tensor& x);
@@ -36,6 +39,8 @@ class CalibrationStats {
   // solver must refuse them by name: damping does not help (faults QN-02).
   int64_t non_finite_inputs() const { return non_finite_; }
   int64_t first_non_finite_column() const { return first_non_finite_column_; }
+  // Share of the input columns that hold an outlier, mean over the windows; empty if not counted.
+  std::optional<double> outlier_share() const;
 
  private:
   void add_sum(const at::Tensor& flat);
@@ -47,6 +52,8 @@ class CalibrationStats {
   int64_t sequences_ = 0;
   int64_t non_finite_ = 0;
   int64_t first_non_finite_column_ = -1;
+  std::optional<double> outlier_threshold_;
+  int64_t outlier_columns_ = 0;  // summed over windows
 };
 
 }  // namespace gptqb

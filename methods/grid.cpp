@@ -23,8 +23,11 @@ struct Interval {
 
 // Smallest and largest weight, 0 included; symmetric and all-zero cases applied.
 Interval range_of(const at::Tensor& weights, const GridRule& rule) {
-  auto low = weights.amin(-1).clamp_max(0);
-  auto high = weights.amax(-1).clamp_min(0);
+  auto low = weights.amin(-1);
+  auto high = weights.amax(-1);
+  if (!rule.include_zero) return {low, at::maximum(high, low + 1e-5)};
+  low.clamp_max_(0);
+  high.clamp_min_(0);
   if (rule.quant.symmetric) {
     high = at::maximum(low.abs(), high);
     low = rule.one_sided ? at::where(low < 0, -high, low) : -high;

@@ -27,6 +27,9 @@ struct Grid {
 struct GridRule {
   QuantConfig quant;
   bool one_sided = false;
+  // false: llm-awq's range, smallest to largest weight even if 0 lies outside, at least 1e-5 wide;
+  // the zero point is then clamped, so that such a range still starts or ends at 0.
+  bool include_zero = true;
 };
 
 // One grid for each vector along the last dimension of `weights` [..., columns] (f32 or f64): scale

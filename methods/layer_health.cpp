@@ -79,17 +79,19 @@ void record_errors(const LinearProblem& problem, const LinearReplacement& replac
     const double scale = quadratic_form(weight, h);
     const double own = quadratic_form(error, h);
     health.relative_error = ratio(own, scale);
-    if (health.method == "rtn") {
-      // The same damped loss as GPTQ reports, so that the two columns of a table can be compared.
+    if (!health.loss) {
+      // The same damped loss as GPTQ reports, so that the columns of a table can be compared.
       const auto diagonal = h.diagonal();
       const auto dead = diagonal == 0;
       const auto energy = error.square().sum(0, false, at::kDouble);
       const double added =
           problem.method.damping * diagonal.masked_fill(dead, 1).mean().item<double>();
       health.dead_columns = dead.sum().item<int64_t>();
-      health.damping = problem.method.damping;
+      if (!health.damping) health.damping = problem.method.damping;
       health.loss =
           0.5 * (own + added * energy.sum().item<double>() + (energy * dead).sum().item<double>());
+    }
+    if (health.method == "rtn") {
       health.relative_error_rtn = health.relative_error;
     } else {
       const GridRule rule{problem.quant, problem.compat.reference_one_sided};

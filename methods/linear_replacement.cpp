@@ -33,6 +33,15 @@ void validate_form(const DenseWeights& dense, const std::string& where) {
   expect_finite(where, "weights", w);
 }
 
+void validate_form(const Int8Linear& int8, const std::string& where) {
+  const bool shaped = int8.codes.defined() && int8.codes.dim() == 2 && int8.row_scales.defined() &&
+                      int8.row_scales.dim() == 1 && int8.row_scales.size(0) == int8.codes.size(0);
+  if (!shaped || int8.codes.scalar_type() != at::kChar ||
+      int8.row_scales.scalar_type() != at::kFloat)
+    throw Error(where, "int8: expected codes i8 [out, in] and row_scales f32 [out]");
+  expect_finite(where, "row_scales", int8.row_scales);
+}
+
 at::Tensor weights_of(const QuantizedLinear& quantized, at::ScalarType dtype) {
   return quantized.dequantize(dtype);
 }
@@ -47,6 +56,17 @@ at::Tensor weights_of(const DenseWeights& dense, at::ScalarType dtype) {
   return dense.weights.to(dtype);
 }
 
+at::Tensor weights_of(const Int8Linear& int8, at::ScalarType dtype) {
+  return int8.dequantize(dtype);
+}
+
+// The two sizes of whichever form it is.
+at::IntArrayRef shape_of(const LinearReplacement& replacement) {
+  if (const auto* codes = replacement.codes()) return codes->codes.sizes();
+  if (const auto* int8 = std::get_if<Int8Linear>(&replacement.form)) return int8->codes.sizes();
+  return std::get<DenseWeights>(replacement.form).weights.sizes();
+}
+
 int64_t tensor_bits(const at::Tensor& tensor) { return 8 * static_cast<int64_t>(tensor.nbytes()); }
 
 }  // namespace
@@ -57,13 +77,9 @@ const QuantizedLinear* LinearReplacement::codes() const {
   return std::get_if<QuantizedLinear>(&form);
 }
 
-int64_t LinearReplacement::out_features() const {
-  return codes() ? codes()->out_features() : std::get<DenseWeights>(form).weights.size(0);
-}
+int64_t LinearReplacement::out_features() const { return shape_of(*this)[0]; }
 
-int64_t LinearReplacement::in_features() const {
-  return codes() ? codes()->in_features() : std::get<DenseWeights>(form).weights.size(1);
-}
+int64_t LinearReplacement::in_features() const { return shape_of(*this)[1]; }
 
 at::Tensor LinearReplacement::effective_weights(at::ScalarType dtype) const {
   return std::visit([&](const auto& value) { return weights_of(value, dtype); }, form);
@@ -74,6 +90,8 @@ int64_t LinearReplacement::stored_bits(int64_t scale_bits) const {
   if (const auto* transformed = std::get_if<TransformedLinear>(&form))
     bits += tensor_bits(transformed->input_transform);
   if (const auto* dense = std::get_if<DenseWeights>(&form)) bits += tensor_bits(dense->weights);
+  if (const auto* int8 = std::get_if<Int8Linear>(&form))
+    bits += tensor_bits(int8->codes) + int8->row_scales.numel() * scale_bits;
   return bits;
 }
 
@@ -98,6 +116,11 @@ std::map<std::string, at::Tensor> LinearReplacement::tensors() const {
   if (const auto* transformed = std::get_if<TransformedLinear>(&form))
     result["input_transform"] = transformed->input_transform;
   if (const auto* dense = std::get_if<DenseWeights>(&form)) result["weights"] = dense->weights;
+  if (const auto* int8 = std::get_if<Int8Linear>(&form)) {
+    result["int8_codes"] = int8->codes;
+    result["row_scales"] = int8->row_scales;
+    result["threshold"] = at::scalar_tensor(int8->threshold, at::kDouble);
+  }
   return result;
 }
 
@@ -108,6 +131,8 @@ LinearReplacement LinearReplacement::from_tensors(const std::map<std::string, at
     return found == tensors.end() ? at::Tensor() : found->second;
   };
   if (const auto weights = tensor("weights"); weights.defined()) return DenseWeights{weights};
+  if (const auto codes = tensor("int8_codes"); codes.defined())
+    return Int8Linear{codes, tensor("row_scales"), tensor("threshold").item<double>()};
   QuantizedLinear quantized{.codes = tensor("codes"),
                             .scales = tensor("scales"),
                             .zeros = tensor("zeros"),

@@ -7,6 +7,7 @@
 #include <string>
 #include <variant>
 
+#include "methods/int8_linear.h"
 #include "methods/quantized_linear.h"
 
 namespace gptqb {
@@ -24,22 +25,23 @@ struct DenseWeights {
 
 // One of these. Tensors of one replacement live on one device.
 struct LinearReplacement {
-  std::variant<QuantizedLinear, TransformedLinear, DenseWeights> form;
+  std::variant<QuantizedLinear, TransformedLinear, DenseWeights, Int8Linear> form;
 
   LinearReplacement() = default;
   // A method's answer is almost always plain codes; those convert by themselves.
   LinearReplacement(QuantizedLinear quantized) : form(std::move(quantized)) {}
   LinearReplacement(TransformedLinear transformed) : form(std::move(transformed)) {}
   LinearReplacement(DenseWeights dense) : form(std::move(dense)) {}
+  LinearReplacement(Int8Linear int8) : form(std::move(int8)) {}
 
-  // The codes, with or without a transform of their input; null for dense weights.
+  // The codes, with or without a transform of their input; null for dense weights and int8.
   const QuantizedLinear* codes() const;
 
   int64_t out_features() const;
   int64_t in_features() const;
 
   // The weights [out, in] that multiply the layer's own input, in `dtype`: computed in f32, rounded
-  // once.
+  // once. All of the layer but for int8, which rounds its input too (int8_product).
   at::Tensor effective_weights(at::ScalarType dtype) const;
 
   // Bits that storing this takes; scales of `scale_bits`, transforms and dense weights as their
@@ -53,7 +55,8 @@ struct LinearReplacement {
   void validate(const std::string& where) const;
 
   // All tensors by name ("codes", "scales", "zeros", "group_of_input", "input_transform",
-  // "weights"), and the inverse. `from_tensors` does not validate.
+  // "weights", "int8_codes", "row_scales", "threshold"), and the inverse. `from_tensors` does not
+  // validate.
   std::map<std::string, at::Tensor> tensors() const;
   static LinearReplacement from_tensors(const std::map<std::string, at::Tensor>& tensors,
                                         int64_t bits, int64_t group_size);

@@ -32,6 +32,16 @@ struct MethodConfig {
   OnFailure on_failure = OnFailure::kRaiseDamping;
   StatsInputs inputs = StatsInputs::kQuantized;
 
+  // awq. Matched: GPTQ's tokens and grid rule, everything in f32. Reference: llm-awq's choices
+  // (protocol.md section 10).
+  bool awq_reference = false;
+  int64_t alpha_grid = 20;   // exponents tried: i / alpha_grid
+  bool clip = true;          // search how far to clip weights
+  int64_t clip_steps = 20;   // candidates are max |w| (1 - i / clip_steps) ...
+  double clip_shrink = 0.5;  // ... for i in [0, clip_shrink * clip_steps)
+
+  double outlier_threshold = 6.0;  // llm_int8: |inputs| of at least this make a column an outlier
+
   // The order in force for a method whose own order is `own`.
   ColumnOrder order_or(ColumnOrder own) const {
     return act_order ? ColumnOrder::kAct : order.value_or(own);

@@ -102,7 +102,12 @@ class Driver {
       plan.skipped = "skipped: method " + name + " leaves layers dense";
       return plan;
     }
+    if (const auto threshold = plan.quantizer->outlier_threshold(options_.method))
+      outlier_threshold_ = threshold;
     plan.settings.quant.validate(layer);
+    if (plan.quantizer->prepares_blocks() && options_.method.true_sequential)
+      throw Error(layer, "expected true_sequential: false for method " + name +
+                             ", which looks at a block as a whole, got true");
     if (plan.quantizer->needs_stats() && !has_calibration_)
       throw Error(layer, "expected calibration windows for method " + name + ", got none");
     return plan;
@@ -161,7 +166,8 @@ class Driver {
                                   ? Accumulation::kPublished
                                   : Accumulation::kSum;
     if (!stats)
-      stats = std::make_unique<CalibrationStats>(input.size(-1), input.device(), accumulation);
+      stats = std::make_unique<CalibrationStats>(input.size(-1), input.device(), accumulation,
+                                                 outlier_threshold_);
     stats->add(input);
     seconds += clock_.total() - before;
     clock_.enter("forward");
@@ -248,8 +254,9 @@ class Driver {
       collect_all(block, heldout_quantized_, &StageData::heldout, false, data);
       heldout_dense_ = run_block(heldout_dense_);
     }
+    const auto preparation = prepare(block, data, finished);
     for (size_t stage = 0; stage < data.size(); ++stage) {
-      solve_stage(plan_[block][stage], data[stage], finished);
+      solve_stage(plan_[block][stage], data[stage], preparation, finished);
       data[stage] = StageData{};
     }
     if (output) calibration_ = dense_inputs() ? std::move(dense_output) : run_block(calibration_);
@@ -274,7 +281,7 @@ class Driver {
         for (auto& part : heldout)
           collect(data[stage].heldout, part.input, data[stage].seconds_hessian);
       }
-      solve_stage(layers, data[stage], finished);
+      solve_stage(layers, data[stage], {}, finished);
       // Nothing reads what the last block's last stage puts out.
       const bool last_stage = stage + 1 == data.size();
       if (!last_stage || (output && !dense_inputs())) run_stage(stage, calibration);
@@ -285,7 +292,43 @@ class Driver {
     heldout_quantized_ = dense_inputs() ? run_block(heldout_quantized_) : residuals(heldout);
   }
 
-  void solve_stage(const std::vector<LayerPlan>& layers, StageData& data, FinishedBlock& finished) {
+  // Lets a method that looks at blocks as a whole move scales in the model.
+  BlockPreparation prepare(int64_t block, const std::vector<StageData>& data,
+                           FinishedBlock& finished) {
+    std::shared_ptr<const Quantizer> preparing;
+    for (const auto& stage : plan_[block])
+      for (const auto& layer : stage)
+        if (layer.quantizer && layer.quantizer->prepares_blocks()) preparing = layer.quantizer;
+    if (!preparing) return {};
+    clock_.enter("solve");
+    BlockProblem problem{.model = &model_,
+                         .inputs = &calibration_,
+                         .stages = {},
+                         .stats = {},
+                         .method = options_.method,
+                         .compat = options_.compat};
+    for (size_t stage = 0; stage < data.size(); ++stage) {
+      std::vector<BlockLinear> linears;
+      for (const auto& layer : plan_[block][stage])
+        linears.push_back(
+            {layer.linear, layer.layer, layer.settings.quant, layer.quantizer == preparing});
+      problem.stages.push_back(std::move(linears));
+      problem.stats.push_back(data[stage].stats.get());
+    }
+    auto preparation = preparing->prepare_block(problem);
+    for (const auto& [producer, scale] : preparation.divided) {
+      model_.divide_output(producer, scale);
+      finished.divided[producer] = scale.to(at::kCPU);
+    }
+    return preparation;
+  }
+
+  void solve_stage(const std::vector<LayerPlan>& layers, StageData& data,
+                   const BlockPreparation& preparation, FinishedBlock& finished) {
+    const auto of_linear = [](const auto& map, const std::string& linear) {
+      const auto found = map.find(linear);
+      return found == map.end() ? std::decay_t<decltype(found->second)>{} : found->second;
+    };
     int64_t sharing = 0;
     for (const auto& layer : layers) sharing += layer.quantizer != nullptr;
     for (const auto& layer : layers) {
@@ -302,7 +345,9 @@ class Driver {
                             .quant = layer.settings.quant,
                             .method = options_.method,
                             .compat = options_.compat,
-                            .factors = &data.factors};
+                            .factors = &data.factors,
+                            .moved = of_linear(preparation.moved, layer.linear),
+                            .clip_moments = of_linear(preparation.clip_moments, layer.linear)};
       auto result = layer.quantizer->quantize(problem);
       result.replacement.validate(layer.layer);
       result.health.seconds_hessian = data.seconds_hessian / static_cast<double>(sharing);
@@ -411,6 +456,7 @@ class Driver {
 
   void replace_from(int64_t block, const FinishedBlock& finished) {
     clock_.enter("read");
+    for (const auto& [producer, scale] : finished.divided) model_.divide_output(producer, scale);
     for (const auto& stage : plan_[block])
       for (const auto& layer : stage) {
         if (!layer.quantizer) continue;
@@ -437,6 +483,7 @@ class Driver {
   PhaseClock clock_;
   std::vector<std::vector<std::vector<LayerPlan>>> plan_;  // [block][stage][linear]
   bool has_calibration_ = false;
+  std::optional<double> outlier_threshold_;
   Stream
       calibration_;  // what statistics are taken on: outputs of quantized blocks, or of dense ones
   Stream heldout_quantized_;  // held-out windows through the quantized blocks ...

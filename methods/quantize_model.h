@@ -25,6 +25,8 @@ struct LayerSettings {
 // A finished block, as kept for resuming: its layers and a hash of the activations it put out.
 struct FinishedBlock {
   std::map<std::string, LinearReplacement> linears;  // by name within the block; CPU tensors
+  // Scales that moved out of norms, linears and activations, by name within the block; CPU, f32.
+  std::map<std::string, at::Tensor> divided;
   std::vector<LayerHealth> health;
   uint64_t output_hash = 0;
 };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/registry.h"
+#include "methods/block_model.h"
 #include "methods/calibration.h"
 #include "methods/linear_replacement.h"
 #include "methods/method_config.h"
@@ -16,6 +17,13 @@
 namespace gptqb {
 
 class FactorCache;
+
+// How scales were moved around a linear before it is quantized: its weights become w[o, i] *
+// columns[i] / rows[o]. Undefined: 1.
+struct MovedScales {
+  at::Tensor columns;  // f32 [in]
+  at::Tensor rows;     // f32 [out]
+};
 
 // One linear to quantize. References stay owned by the caller.
 struct LinearProblem {
@@ -29,6 +37,35 @@ struct LinearProblem {
   MethodConfig method;
   CompatPolicy compat;
   FactorCache* factors = nullptr;  // shared by all linears with these `stats`; may be null
+  // Set by a method that prepares blocks. `weight` and `stats` are as before the move; the codes of
+  // the answer stand for the moved weights.
+  MovedScales moved;
+  at::Tensor clip_moments;  // f32 [in, in]: moments of moved inputs to search clipping on, if any
+};
+
+// A linear of a block and the settings it is to be quantized with.
+struct BlockLinear {
+  std::string name;   // within the block
+  std::string layer;  // full name
+  QuantConfig quant;
+  bool ours = false;  // quantized by the method that is asked to prepare the block
+};
+
+// A whole block before its linears are quantized.
+struct BlockProblem {
+  BlockModel* model = nullptr;                      // the block is loaded and dense
+  const std::vector<at::Tensor>* inputs = nullptr;  // hidden states in chunks, as they enter it
+  std::vector<std::vector<BlockLinear>> stages;
+  std::vector<const CalibrationStats*> stats;  // by stage; null where no layer is quantized
+  MethodConfig method;
+  CompatPolicy compat;
+};
+
+// What a method did to a block: scales by producer, and what that means for each linear.
+struct BlockPreparation {
+  std::map<std::string, at::Tensor> divided;       // producer -> f32 scale; see divide_output()
+  std::map<std::string, MovedScales> moved;        // by linear
+  std::map<std::string, at::Tensor> clip_moments;  // by linear; see LinearProblem
 };
 
 // How a layer fared: the columns of layers.csv (definitions: docs/architecture.md, layer errors).
@@ -74,6 +111,13 @@ class Quantizer {
   // windows the driver collects them for every method, because the error columns of LayerHealth
   // need them.
   virtual bool needs_stats() const = 0;
+  // Inputs of at least this size are to be counted by the statistics (outlier_share).
+  virtual std::optional<double> outlier_threshold(const MethodConfig&) const { return {}; }
+  // Whether prepare_block() must be called before the linears of a block: they then are quantized
+  // together, on statistics of the dense block.
+  virtual bool prepares_blocks() const { return false; }
+  // Looks at the whole block and decides which scales move. Changes nothing in the model.
+  virtual BlockPreparation prepare_block(const BlockProblem&) const { return {}; }
   // Throws Error naming the layer: non-finite weights or inputs, a factorization that fails at
   // every damping tried.
   virtual LayerResult quantize(const LinearProblem& problem) const = 0;

@@ -1,5 +1,6 @@
 #include "models/decoder.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -146,12 +147,17 @@ void Decoder::load_block(int64_t block) {
         replacement != replaced_.end() ? replacement->second : host_tensor(full_name);
     loaded.emplace(spec.name.substr(pattern_prefix.size()), host.to(device_));
   }
+  const std::string own_prefix = block_name(block) + ".";
+  for (const auto& [name, int8] : int8_)
+    if (name.starts_with(own_prefix))
+      block_int8_[name.substr(own_prefix.size())] = int8.to(device_);
   block_ = std::move(loaded);
   loaded_block_ = block;
 }
 
 void Decoder::release_block() {
   block_.clear();
+  block_int8_.clear();
   loaded_block_ = -1;
 }
 
@@ -180,13 +186,55 @@ void Decoder::replace(const std::string& linear, const LinearReplacement& replac
     throw Error(layer, "expected codes of shape " + std::to_string(current.size(0)) + " x " +
                            std::to_string(current.size(1)) + ", got " + std::to_string(rows) +
                            " x " + std::to_string(columns));
+  int8_.erase(layer);
+  block_int8_.erase(linear);
+  if (const auto* int8 = std::get_if<Int8Linear>(&replacement.form)) {
+    int8_[layer] = int8->to(at::kCPU);
+    block_int8_[linear] = int8->to(device_);
+  }
   const at::Tensor dequantized = replacement.effective_weights(dtype_);
   replaced_[layer + ".weight"] = dequantized.to(at::kCPU);
   block_[linear + ".weight"] = dequantized.to(device_);
 }
 
+void Decoder::divide_output(const std::string& producer, const at::Tensor& scale) {
+  const at::Tensor divisor = scale.to(device_, dtype_);
+  const auto& stages = facts_.stages;
+  const bool is_linear = std::any_of(stages.begin(), stages.end(), [&](const Stage& stage) {
+    return std::count(stage.linears.begin(), stage.linears.end(), producer) > 0;
+  });
+  bool has_tensors = false;
+  for (const std::string& name : {producer + ".weight", producer + ".bias"}) {
+    const at::Tensor& current = block_tensor(name);
+    if (!current.defined()) continue;
+    has_tensors = true;
+    if (is_linear && name == producer + ".weight") continue;
+    const at::Tensor divided = current / divisor;
+    replaced_[block_name(loaded_block_) + "." + name] = divided.to(at::kCPU);
+    block_[name] = divided;
+  }
+  if (!has_tensors) divisors_[block_name(loaded_block_) + "." + producer] = divisor;
+}
+
+void Decoder::apply_divisor(const std::string& name, at::Tensor& activation) const {
+  const auto found = divisors_.find(block_name(loaded_block_) + "." + name);
+  if (found != divisors_.end()) activation.div_(found->second);
+}
+
+void Decoder::try_weights(const std::string& linear, const at::Tensor& weights) {
+  const at::Tensor current = weight(linear);
+  if (weights.sizes() != current.sizes())
+    throw Error(block_name(loaded_block_) + "." + linear,
+                "expected weights of the layer's shape, got another");
+  block_int8_.erase(linear);
+  block_[linear + ".weight"] = weights.to(device_, dtype_);
+}
+
 at::Tensor Decoder::linear(const std::string& name, const at::Tensor& x) const {
-  return at::linear(x, block_tensor(name + ".weight"), block_tensor(name + ".bias"));
+  const at::Tensor& bias = block_tensor(name + ".bias");
+  const auto int8 = block_int8_.find(name);
+  if (int8 != block_int8_.end()) return int8_product(x, int8->second, bias);
+  return at::linear(x, block_tensor(name + ".weight"), bias);
 }
 
 at::Tensor Decoder::checked_ids(const at::Tensor& ids) const {

@@ -47,6 +47,8 @@ class Decoder : public CausalLm {
   void release_block() override;
   at::Tensor weight(const std::string& linear) const override;
   void replace(const std::string& linear, const LinearReplacement& replacement) override;
+  void divide_output(const std::string& producer, const at::Tensor& scale) override;
+  void try_weights(const std::string& linear, const at::Tensor& weights) override;
 
  protected:
   // Checks the checkpoint against the table, and a tied head against its twin. Throws Error.
@@ -66,6 +68,8 @@ class Decoder : public CausalLm {
   // A tensor of the loaded block by its name within the block; undefined if the table has none of
   // that name.
   const at::Tensor& block_tensor(const std::string& name) const;
+  // Divides what the activation `name` of the loaded block put out, if scales were moved into it.
+  void apply_divisor(const std::string& name, at::Tensor& activation) const;
   // x W^T + b, with b where the model has one.
   at::Tensor linear(const std::string& name, const at::Tensor& x) const;
 
@@ -86,8 +90,11 @@ class Decoder : public CausalLm {
   std::set<std::string> known_finite_;
   std::map<std::string, at::Tensor> ends_;      // by the table's name, on the device
   std::map<std::string, at::Tensor> replaced_;  // by full name, on the host
+  std::map<std::string, Int8Linear> int8_;      // by full name, on the host
+  std::map<std::string, at::Tensor> divisors_;  // of activations by full name, on the device
   int64_t loaded_block_ = -1;
-  std::map<std::string, at::Tensor> block_;  // by name within the block, on the device
+  std::map<std::string, at::Tensor> block_;       // by name within the block, on the device
+  std::map<std::string, Int8Linear> block_int8_;  // the same for linears that round their inputs
 };
 
 }  // namespace gptqb

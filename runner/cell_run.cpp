@@ -77,6 +77,7 @@ std::map<std::string, std::string> policies_of(const Cell& cell) {
       {"dead_columns", choice(compat.reference_dead_columns, "exclude")},
       {"loss_dtype", compat.reference_loss_dtype ? "model" : "float32"},
       {"matmul_float32", "ieee"},  // TF32 is off
+      {"int8_outliers", "per window"},
   };
 }
 

@@ -61,6 +61,10 @@ const std::map<std::string, std::string>& own_keys() {
 
 bool one_method_uses(const std::string& method, const std::string& key) {
   if (method == "none") return false;
+  // Its grid is its own: bits and groups say nothing about it.
+  if (method == "llm_int8")
+    return key == "overrides" || key == "method.outlier_threshold" ||
+           starts_with(key, "calibration.");
   if (starts_with(key, "quant.") || key == "overrides") return true;
   if (method == "rtn") return key == "compat.one_sided" || starts_with(key, "compat.rtn_");
   if (const auto own = own_keys().find(key); own != own_keys().end()) return own->second == method;
@@ -107,6 +111,15 @@ Values with_defaults(const Settings& settings, Faults& faults) {
     if (order->second.value == "act") values["method.act_order"] = true;
   }
   if (values["method.order"] == "act") values["method.order"] = "natural";
+  // llm-awq searches on the dense model throughout.
+  if (values["method.name"] == "awq" && values["method.awq_protocol"] == "reference") {
+    if (const auto inputs = settings.find("method.inputs");
+        inputs != settings.end() && inputs->second.value == "quantized")
+      faults.add(
+          inputs->second.position, "method.inputs",
+          "expected `inputs: dense` or none beside `awq_protocol: reference`, got 'quantized'");
+    values["method.inputs"] = "dense";
+  }
   for (const char* name : {"evaluate.perplexity.", "evaluate.divergence."}) {
     const std::string key = std::string(name) + "datasets";
     if (!any_with_prefix(settings, name)) continue;

@@ -31,6 +31,8 @@ Json describe_block(const FinishedBlock& finished, const std::string& inputs) {
       json["linears"][name]["group_size"] = quantized->group_size;
     }
   }
+  json["divided"] = Json::array();
+  for (const auto& [producer, scale] : finished.divided) json["divided"].push_back(producer);
   json["health"] = Json::parse(layers_to_json(finished.health));
   return json;
 }
@@ -55,6 +57,10 @@ FinishedBlock read_block(const SafetensorsFile& file, const Json& json) {
   block.health = layers_from_json(json.at("health").dump(), file.path().string());
   for (const auto& [name, description] : json.at("linears").items())
     block.linears[name] = read_linear(file, name, description);
+  for (const Json& producer : json.at("divided")) {
+    const std::string name = producer.get<std::string>();
+    block.divided[name] = file.view("divided." + name).clone();
+  }
   return block;
 }
 
@@ -99,6 +105,7 @@ void FileResumeStore::save(int64_t block, const FinishedBlock& finished) {
   std::map<std::string, at::Tensor> tensors;
   for (const auto& [name, linear] : finished.linears)
     for (const auto& [part, tensor] : linear.tensors()) tensors[name + "." + part] = tensor;
+  for (const auto& [producer, scale] : finished.divided) tensors["divided." + producer] = scale;
   write_safetensors(block_path(block), tensors,
                     {{kMetadataKey, describe_block(finished, inputs_).dump()}});
 }

@@ -338,27 +338,19 @@ void append_method(std::vector<KeySpec>& table) {
   table.push_back(planned(with_default(plain("method.outlier_first", KeyType::kBool, Scope::kCell,
                                              "", "obq: columns of outliers before all others"),
                                        false)));
-  table.push_back(planned(word("method.awq_protocol", {"matched", "reference"}, "matched",
-                               "awq: tokens and grid rule of gptq, or of its published code")));
-  table.push_back(planned(with_range(with_default(plain("method.alpha_grid", KeyType::kInteger,
-                                                        Scope::kCell, "", "awq: exponents tried"),
-                                                  20),
-                                     1)));
-  table.push_back(planned(with_default(
-      plain("method.clip", KeyType::kBool, Scope::kCell, "", "awq: search clipping"), true)));
-  table.push_back(planned(with_range(with_default(plain("method.clip_steps", KeyType::kInteger,
-                                                        Scope::kCell, "", "awq: clippings tried"),
-                                                  20),
-                                     1)));
-  table.push_back(planned(with_range(with_default(plain("method.clip_shrink", KeyType::kFloat,
-                                                        Scope::kCell, "", "awq: largest clipping"),
-                                                  0.5),
-                                     0, 1)));
-  table.push_back(planned(
-      with_range(with_default(plain("method.outlier_threshold", KeyType::kFloat, Scope::kCell, "",
-                                    "llm_int8: inputs at least this large stay in float16"),
-                              6.0),
-                 0)));
+  table.push_back(choice("method.awq_protocol", method, &MethodConfig::awq_reference,
+                         {{"matched", false}, {"reference", true}},
+                         "awq: tokens and grid rule of gptq, or the choices of llm-awq"));
+  table.push_back(integer("method.alpha_grid", method, &MethodConfig::alpha_grid, 1,
+                          "awq: exponents tried, i / alpha_grid"));
+  table.push_back(boolean("method.clip", method, &MethodConfig::clip, "awq: search clipping"));
+  table.push_back(integer("method.clip_steps", method, &MethodConfig::clip_steps, 1,
+                          "awq: clipping candidates are max |w| (1 - i / clip_steps)"));
+  table.push_back(field("method.clip_shrink", KeyType::kFloat, method, &MethodConfig::clip_shrink,
+                        {0, 1}, "awq: share of the candidates that is tried"));
+  table.push_back(field("method.outlier_threshold", KeyType::kFloat, method,
+                        &MethodConfig::outlier_threshold, {0, kUnbounded},
+                        "llm_int8: inputs of at least this size keep their column in model.dtype"));
 }
 
 void append_run(std::vector<KeySpec>& table) {

@@ -164,6 +164,7 @@ class Bloom : public Decoder {
         return;
       case 2:
         input = bloom_gelu(linear("mlp.dense_h_to_4h", input));
+        apply_divisor("mlp.gelu", input);
         return;
       case 3:
         residual = linear("mlp.dense_4h_to_h", input).add_(residual);
@@ -172,6 +173,16 @@ class Bloom : public Decoder {
       default:
         throw Error("run_stage", "expected a stage in 0 .. 3, got " + std::to_string(stage));
     }
+  }
+
+  ScalePlan scale_plan() const override {
+    ScalePlan plan;
+    // With the residual taken after the norm, the norm feeds more than the linears.
+    if (!config_.residual_after_norm)
+      plan.moves = {{0, "input_layernorm", false, 1}, {2, "post_attention_layernorm", false, 3}};
+    plan.moves.push_back({3, "mlp.gelu", false, 3});
+    plan.score_linears = {"self_attention.query_key_value"};
+    return plan;
   }
 
   at::Tensor logits(const at::Tensor& hidden) override {

@@ -148,6 +148,16 @@ class Llama : public Decoder {
     }
   }
 
+  ScalePlan scale_plan() const override {
+    ScalePlan plan;
+    plan.moves = {{0, "input_layernorm", false, 1}, {2, "post_attention_layernorm", false, 3}};
+    // Heads that share keys and values share columns of v, whose rows then cannot take o's scale.
+    if (config_.kv_heads == config_.heads) plan.moves.push_back({1, "self_attn.v_proj", true, 1});
+    plan.moves.push_back({3, "mlp.up_proj", true, 3});
+    plan.score_linears = {"self_attn.q_proj", "self_attn.k_proj"};
+    return plan;
+  }
+
   at::Tensor logits(const at::Tensor& hidden) override {
     return apply_head(rms_norm(hidden, end_tensor("model.norm.weight")));
   }

@@ -104,6 +104,12 @@ std::string marks_text(const Record& record) {
   return marks;
 }
 
+// A method that rounds activations too must not look like one that rounds only weights.
+std::string bits_text(const Record& record) {
+  if (record.setting("method.name") == "llm_int8") return "W8A8";
+  return or_nothing(record.setting("quant.bits"));
+}
+
 void add_columns(const std::vector<std::string>& settings, const std::vector<std::string>& datasets,
                  MarkdownTable& table) {
   table.add_column("method");
@@ -134,7 +140,7 @@ std::string main_table(const RecordPointers& rows, const std::vector<Record>& al
   add_columns(settings, datasets, table);
   for (const Record* row : rows) {
     std::vector<std::string> cells = {or_nothing(row->setting("method.name")),
-                                      or_nothing(row->setting("quant.bits")), group_text(*row)};
+                                      bits_text(*row), group_text(*row)};
     for (const std::string& key : settings) cells.push_back(or_nothing(row->setting(key)));
     cells.push_back(calibration_text(*row));
     for (const std::string& dataset : datasets) {

@@ -54,6 +54,41 @@ TEST_P(Golden, LogitsInTheCheckpointsDtype) {
   EXPECT_LT(typical, rounding);
 }
 
+// AWQ's move: what a producer divides by, the linears' columns take back. Kept when the block is
+// loaded again.
+TEST_P(Golden, ScalesMoveWithoutChangingTheBlock) {
+  const auto model = open_model(golden_folder(GetParam()), {"float32", at::kCPU});
+  model->load_block(0);
+  const at::Tensor hidden = model->embed(ids());
+  const at::Tensor before = model->run_block(hidden);
+  const ScalePlan plan = model->scale_plan();
+  EXPECT_FALSE(plan.moves.empty());
+  EXPECT_FALSE(plan.score_linears.empty());
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(17);
+  for (const ScaleMove& move : plan.moves) {
+    const auto& linears = model->stages()[move.stage].linears;
+    const int64_t columns = model->weight(linears.front()).size(1);
+    const at::Tensor scale = at::rand({columns}, generator) * 3 + 0.25;
+    model->divide_output(move.producer, scale);
+    for (const std::string& linear : linears)
+      model->replace(linear, DenseWeights{model->weight(linear) * scale});
+    if (move.producer_is_linear)
+      model->replace(move.producer,
+                     DenseWeights{model->weight(move.producer) / scale.unsqueeze(1)});
+    model->release_block();
+    model->load_block(0);
+    EXPECT_LT(largest_difference(model->run_block(hidden), before),
+              2e-5 * before.abs().max().item<double>())
+        << move.producer;
+  }
+  const at::Tensor weight = model->weight(plan.score_linears.front());
+  model->try_weights(plan.score_linears.front(), weight * 2);
+  EXPECT_GT(largest_difference(model->run_block(hidden), before), 1e-3);
+  model->release_block();
+  model->load_block(0);
+  EXPECT_TRUE(at::equal(model->weight(plan.score_linears.front()), weight));
+}
+
 TEST_P(Golden, StagesOneByOneAreTheWholeBlock) {
   const auto model = open_model(golden_folder(GetParam()), {"float32", at::kCPU});
   model->load_block(0);

@@ -35,6 +35,7 @@ FinishedBlock finished_block() {
   block.linears["mlp.down_proj"] = linear;
   block.linears["mlp.up_proj"] = TransformedLinear{linear, at::full({4}, 0.25, at::kFloat)};
   block.linears["mlp.gate_proj"] = DenseWeights{at::ones({3, 4}, at::kHalf)};
+  block.divided["input_layernorm"] = at::tensor({0.5f, 2.0f, 1.0f, 4.0f});
   block.health = {test::layer("model.layers.0.self_attn.q_proj", "rtn: singular")};
   block.output_hash = 0xFFFFFFFFFFFFFFFFull;
   return block;
@@ -62,6 +63,9 @@ TEST(ResumeStoreTest, ABlockComesBackAsItWas) {
     EXPECT_EQ(got.codes()->bits, 4);
     EXPECT_EQ(got.codes()->group_size, 2);
   }
+  ASSERT_EQ(loaded->divided.size(), 1u);
+  EXPECT_TRUE(
+      at::equal(loaded->divided.at("input_layernorm"), wanted.divided.at("input_layernorm")));
   ASSERT_EQ(loaded->health.size(), 1u);
   EXPECT_EQ(loaded->health[0].status, "rtn: singular");
   EXPECT_EQ(loaded->health[0].loss, 1.5);

@@ -1,0 +1,264 @@
+// The method `awq`: scales move into the norms, linears and activations before each stage, then
+// every linear is rounded to nearest on its own grid, clipped where that helps (Lin et al. 2023).
+//
+// `matched` gives AWQ what GPTQ gets: the same tokens, inputs, grid rule and f32 arithmetic, so
+// that a table compares methods and nothing else. `reference` follows llm-awq: arithmetic in the
+// model's dtype, a grid that need not include 0, clipping judged on 512 tokens, dense inputs
+// (shared/reference/protocol.md section 10).
+#include "methods/awq.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "common/error.h"
+#include "common/progress.h"
+#include "methods/clock.h"
+#include "methods/hessian.h"
+#include "methods/layer_health.h"
+
+namespace gptqb {
+namespace {
+
+constexpr int64_t kClipTokens = 512;
+
+GridRule rule_for(const QuantConfig& quant, const MethodConfig& method,
+                  const CompatPolicy& compat) {
+  return {quant, compat.reference_one_sided, !method.awq_reference};
+}
+
+at::ScalarType arithmetic(const MethodConfig& method, const at::Tensor& weight) {
+  return method.awq_reference ? weight.scalar_type() : at::kFloat;
+}
+
+// What the search needs of one stage's inputs on the calibration windows.
+struct StageInputs {
+  std::vector<at::Tensor> chunks;  // kept only where the stage is judged by running it
+  at::Tensor sum_abs;              // f64 [in]
+  int64_t tokens = 0;
+  std::vector<at::Tensor> clip_rows;  // every so many tokens, for the reference protocol
+};
+
+class Search {
+ public:
+  explicit Search(const BlockProblem& problem)
+      : problem_(problem), model_(*problem.model), plan_(model_.scale_plan()) {}
+
+  BlockPreparation run() {
+    collect();
+    BlockPreparation result;
+    for (const ScaleMove& move : plan_.moves) {
+      throw_if_interrupted();
+      if (!can_move(move)) continue;
+      const auto scales = best_scales(move);
+      result.divided[move.producer] = scales;
+      for (const BlockLinear& linear : problem_.stages[move.stage])
+        result.moved[linear.name].columns = scales;
+      if (move.producer_is_linear) result.moved[move.producer].rows = scales;
+    }
+    add_clip_moments(result);
+    return result;
+  }
+
+ private:
+  // One pass over the dense block.
+  void collect() {
+    inputs_.resize(problem_.stages.size());
+    int64_t total = 0;
+    for (const auto& hidden : *problem_.inputs) total += hidden.size(0) * hidden.size(1);
+    const int64_t stride = std::max<int64_t>(1, total / kClipTokens);
+    for (const auto& hidden : *problem_.inputs) {
+      throw_if_interrupted();
+      auto activations = model_.begin(hidden);
+      for (size_t stage = 0; stage < inputs_.size(); ++stage) {
+        add(inputs_[stage], activations.input, stride, judged_by_running(stage));
+        if (stage + 1 < inputs_.size()) model_.run_stage(stage, activations);
+      }
+    }
+  }
+
+  void add(StageInputs& stage, const at::Tensor& input, int64_t stride, bool keep) const {
+    const auto flat = input.reshape({-1, input.size(-1)});
+    const auto sum = flat.abs().sum(0, /*keepdim=*/false, at::kDouble);
+    stage.sum_abs = stage.sum_abs.defined() ? stage.sum_abs + sum : sum;
+    if (problem_.method.awq_reference && problem_.method.clip) {
+      const int64_t first = (stride - stage.tokens % stride) % stride;
+      if (first < flat.size(0))
+        stage.clip_rows.push_back(flat.slice(0, first, flat.size(0), stride));
+    }
+    stage.tokens += flat.size(0);
+    if (keep) stage.chunks.push_back(input);
+  }
+
+  bool judged_by_running(size_t stage) const {
+    return std::any_of(plan_.moves.begin(), plan_.moves.end(), [&](const ScaleMove& move) {
+      return move.stage == stage && !judged_by_moments(move);
+    });
+  }
+
+  // One linear, judged by its own output: the moments of its input say it all.
+  bool judged_by_moments(const ScaleMove& move) const {
+    return move.judged_through == move.stage && problem_.stages[move.stage].size() == 1;
+  }
+
+  bool can_move(const ScaleMove& move) const {
+    const auto& linears = problem_.stages[move.stage];
+    const auto ours = [](const BlockLinear& linear) { return linear.ours; };
+    if (linears.empty() || !std::all_of(linears.begin(), linears.end(), ours)) return false;
+    if (!move.producer_is_linear) return true;
+    for (const auto& stage : problem_.stages)
+      for (const BlockLinear& linear : stage)
+        if (linear.name == move.producer) return linear.ours;
+    return false;
+  }
+
+  at::Tensor mean_abs(size_t stage) const {
+    const auto mean =
+        (inputs_[stage].sum_abs / static_cast<double>(inputs_[stage].tokens)).to(at::kFloat);
+    // llm-awq keeps the mean in the model's dtype.
+    return problem_.method.awq_reference ? mean.to(model_.dtype()).to(at::kFloat) : mean;
+  }
+
+  GridRule rule(const BlockLinear& linear) const {
+    return rule_for(linear.quant, problem_.method, problem_.compat);
+  }
+
+  at::Tensor dense_weight(const BlockLinear& linear) const {
+    const auto weight = model_.weight(linear.name);
+    return weight.to(arithmetic(problem_.method, weight));
+  }
+
+  at::Tensor best_scales(const ScaleMove& move) {
+    const auto mean = mean_abs(move.stage);
+    std::vector<at::Tensor> weights;
+    for (const BlockLinear& linear : problem_.stages[move.stage])
+      weights.push_back(dense_weight(linear));
+    const bool running = !judged_by_moments(move);
+    const auto wanted = running ? outputs(move) : std::vector<at::Tensor>{};
+    const auto h = running ? at::Tensor() : problem_.stats[move.stage]->hessian();
+
+    at::Tensor best;
+    double smallest = std::numeric_limits<double>::infinity();
+    for (int64_t i = 0; i < problem_.method.alpha_grid; ++i) {
+      throw_if_interrupted();
+      const auto scales = awq_scales(
+          mean, static_cast<double>(i) / static_cast<double>(problem_.method.alpha_grid));
+      const auto& linears = problem_.stages[move.stage];
+      double error = 0;
+      if (running) {
+        for (size_t k = 0; k < linears.size(); ++k)
+          model_.try_weights(linears[k].name, round_scaled(weights[k], scales, rule(linears[k])));
+        error = difference(outputs(move), wanted);
+      } else {
+        const auto e = round_scaled(weights[0], scales, rule(linears[0])) - weights[0];
+        error = quadratic_form(e.to(at::kFloat), h);
+      }
+      if (error < smallest) {
+        smallest = error;
+        best = scales;
+      }
+    }
+    if (running)
+      for (size_t k = 0; k < weights.size(); ++k)
+        model_.try_weights(problem_.stages[move.stage][k].name, weights[k]);
+    if (!best.defined())
+      throw Error(problem_.stages[move.stage].front().layer,
+                  "expected a finite output error for at least one exponent, got none");
+    return best;
+  }
+
+  // What the judged stages add to the residual.
+  std::vector<at::Tensor> outputs(const ScaleMove& move) const {
+    std::vector<at::Tensor> result;
+    for (size_t i = 0; i < inputs_[move.stage].chunks.size(); ++i) {
+      BlockActivations activations{at::zeros_like((*problem_.inputs)[i]),
+                                   inputs_[move.stage].chunks[i]};
+      for (size_t stage = move.stage; stage <= move.judged_through; ++stage)
+        model_.run_stage(stage, activations);
+      result.push_back(std::move(activations.residual));
+    }
+    return result;
+  }
+
+  static double difference(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+    double sum = 0;
+    for (size_t i = 0; i < a.size(); ++i)
+      sum += (a[i] - b[i]).to(at::kFloat).square().sum(at::kDouble).item<double>();
+    return sum;
+  }
+
+  // Moments of the moved inputs: all tokens, or llm-awq's sample of them.
+  void add_clip_moments(BlockPreparation& result) const {
+    if (!problem_.method.clip) return;
+    for (size_t stage = 0; stage < problem_.stages.size(); ++stage) {
+      at::Tensor moments;
+      for (const BlockLinear& linear : problem_.stages[stage]) {
+        const auto& scores = plan_.score_linears;
+        if (!linear.ours || std::count(scores.begin(), scores.end(), linear.name) > 0) continue;
+        if (!moments.defined()) moments = stage_moments(stage);
+        const auto moved = result.moved.find(linear.name);
+        const bool scaled = moved != result.moved.end() && moved->second.columns.defined();
+        const auto inverse = scaled ? moved->second.columns.reciprocal() : at::Tensor();
+        result.clip_moments[linear.name] =
+            scaled ? moments * inverse.unsqueeze(0) * inverse.unsqueeze(1) : moments;
+      }
+    }
+  }
+
+  at::Tensor stage_moments(size_t stage) const {
+    if (!problem_.method.awq_reference) return problem_.stats[stage]->hessian();
+    const auto rows = at::cat(inputs_[stage].clip_rows).to(at::kFloat);
+    return at::mm(rows.t(), rows);
+  }
+
+  const BlockProblem& problem_;
+  BlockModel& model_;
+  ScalePlan plan_;
+  std::vector<StageInputs> inputs_;
+};
+
+class Awq : public Quantizer {
+ public:
+  bool needs_stats() const override { return true; }
+  bool prepares_blocks() const override { return true; }
+
+  BlockPreparation prepare_block(const BlockProblem& problem) const override {
+    return Search(problem).run();
+  }
+
+  LayerResult quantize(const LinearProblem& problem) const override {
+    const Stopwatch watch(problem.weight.device());
+    if (problem.method.awq_reference && problem.quant.symmetric)
+      throw Error(problem.layer,
+                  "expected quant.symmetric: false with awq_protocol: reference, whose grid is "
+                  "asymmetric, got true. Use awq_protocol: matched");
+    const auto rule = rule_for(problem.quant, problem.method, problem.compat);
+    auto weights = checked_weights(problem, arithmetic(problem.method, problem.weight));
+    auto health = start_health(problem, "awq");
+    if (problem.moved.columns.defined())
+      weights = weights * problem.moved.columns.to(weights.scalar_type()).unsqueeze(0);
+    if (problem.moved.rows.defined())
+      weights = weights / problem.moved.rows.to(weights.scalar_type()).unsqueeze(1);
+    if (problem.clip_moments.defined())
+      weights = clip_weights(weights, problem.clip_moments, rule, problem.method.clip_steps,
+                             problem.method.clip_shrink);
+    LayerResult result{round_to_nearest(weights, rule, problem.layer), std::move(health)};
+    record_errors(problem, as_loaded(result.quantized(), problem.moved), result.health);
+    result.health.seconds_solve = watch.seconds();
+    return result;
+  }
+
+ private:
+  // The codes as they act on the inputs and outputs that the linear had before scales moved, so
+  // that errors compare with those of other methods.
+  static LinearReplacement as_loaded(QuantizedLinear quantized, const MovedScales& moved) {
+    if (moved.rows.defined()) quantized.scales = quantized.scales * moved.rows.unsqueeze(1);
+    if (!moved.columns.defined()) return quantized;
+    return TransformedLinear{std::move(quantized), moved.columns.reciprocal()};
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Quantizer> make_awq() { return std::make_unique<Awq>(); }
+
+}  // namespace gptqb
