@@ -67,6 +67,15 @@ bool one_method_uses(const std::string& method, const std::string& key) {
   return true;
 }
 
+// Whether `order` is what all methods in play do by themselves.
+bool is_own_order(const Values& values, const json& order) {
+  for (const std::string& method : methods_of(values))
+    if (one_method_uses(method, "method.order") &&
+        order != (method == "obq" ? "greedy" : "natural"))
+      return false;
+  return true;
+}
+
 bool uses(const Values& values, const std::string& key) {
   if (starts_with(key, "model.") || starts_with(key, "evaluate.") || key == "method.name" ||
       key == "compat.loss_dtype")
@@ -104,9 +113,11 @@ Values with_defaults(const Settings& settings, Faults& faults) {
       faults.add(order->second.position, "method.order",
                  "expected `order: act` or none beside `act_order: true`, got '" +
                      value_text(order->second.value) + "'");
-    if (order->second.value == "act") values["method.act_order"] = true;
+    if (order->second.value == "act") {
+      values["method.act_order"] = true;
+      values.erase("method.order");
+    }
   }
-  if (values["method.order"] == "act") values["method.order"] = "natural";
   for (const char* name : {"evaluate.perplexity.", "evaluate.divergence."}) {
     const std::string key = std::string(name) + "datasets";
     if (!any_with_prefix(settings, name)) continue;
@@ -128,6 +139,17 @@ Values with_defaults(const Settings& settings, Faults& faults) {
   return values;
 }
 
+void check_together(const Settings& settings, const Values& values, Faults& faults) {
+  const auto methods = methods_of(values);
+  if (const auto order = values.find("method.order");
+      order != values.end() && order->second == "greedy")
+    for (const std::string& method : methods)
+      if (method != "obq" && one_method_uses(method, "method.order"))
+        faults.add(settings.at("method.order").position, "method.order",
+                   "expected natural, act, reverse or random:SEED for " + method +
+                       ", got 'greedy', which only obq has");
+}
+
 Values identity(const Values& full) {
   Values result;
   for (const auto& [key, value] : full) {
@@ -136,7 +158,8 @@ Values identity(const Values& full) {
     // later work adds keys.
     const bool later_default = spec.planned == std::vector<std::string>{"*"} &&
                                value == spec.default_value && !starts_with(key, "evaluate.");
-    if ((key == "method.order" || key == "overrides") && value == spec.default_value) continue;
+    if (key == "method.order" && is_own_order(full, value)) continue;
+    if (key == "overrides" && value == spec.default_value) continue;
     if (!later_default && uses(full, key)) result[key] = value;
   }
   return result;

@@ -198,8 +198,17 @@ void bind_bits(ResolvedSettings& settings, const json& value) {
   settings.quant.bits = value.is_string() ? QuantConfig::kTernary : value.get<int64_t>();
 }
 
+
 void bind_order(ResolvedSettings& settings, const json& value) {
-  if (value == "act") settings.method.act_order = true;
+  static const std::map<std::string, ColumnOrder> kOrders = {{"natural", ColumnOrder::kNatural},
+                                                             {"act", ColumnOrder::kAct},
+                                                             {"reverse", ColumnOrder::kReverse},
+                                                             {"greedy", ColumnOrder::kGreedy}};
+  const auto text = value.get<std::string>();
+  const auto known = kOrders.find(text);
+  settings.method.order = known != kOrders.end() ? known->second : ColumnOrder::kRandom;
+  if (known == kOrders.end())
+    settings.method.order_seed = *parse_integer(text.substr(text.find(':') + 1));
 }
 
 void append_document_and_model(std::vector<KeySpec>& table) {
@@ -323,12 +332,10 @@ void append_method(std::vector<KeySpec>& table) {
   table.push_back(planned(with_default(plain("method.layers", KeyType::kText, Scope::kCell, "",
                                              "glob of the layers that are quantized (sampling)"),
                                        "*")));
-  table.push_back(planned(
-      with_bind(
-          word("method.order", {"natural", "act", "reverse", "greedy", "random:SEED"}, "natural",
-               "order of columns; act_order is short for act. The default of obq is greedy"),
-          bind_order),
-      {"reverse", "greedy", "random:SEED"}));
+  KeySpec order = word("method.order", {"natural", "act", "reverse", "greedy", "random:SEED"},
+                       nullptr, "order in which columns are quantized; greedy: obq only");
+  order.default_text = "natural; obq: greedy";
+  table.push_back(with_bind(order, bind_order));
   table.push_back(
       choice("method.inputs", method, &MethodConfig::inputs,
              {{"quantized", StatsInputs::kQuantized}, {"dense", StatsInputs::kDense}},
