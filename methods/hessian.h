@@ -82,8 +82,8 @@ enum class FactorKind { kTriangle, kInverse };
 // CalibrationStats.
 class FactorCache {
  public:
-  using Key = std::tuple<FactorKind, double, ColumnOrder, int64_t, ComputeDtype, SolverKind,
-                         OnFailure>;
+  using Key =
+      std::tuple<FactorKind, double, ColumnOrder, int64_t, ComputeDtype, SolverKind, OnFailure>;
   static Key key(const MethodConfig& method, FactorKind kind = FactorKind::kTriangle) {
     return {kind,
             method.damping,

@@ -28,7 +28,7 @@ struct MethodConfig {
   int64_t block_size = 128;  // columns per block of the published sweep (paper step 2)
   bool act_order = false;    // columns by falling diag(H), stable
   // Another order of columns; empty: the method's own, greedy for obq and natural for all others.
-  std::optional<ColumnOrder> order;
+  std::optional<ColumnOrder> order = std::nullopt;
   int64_t order_seed = 0;  // of kRandom
   bool static_groups =
       false;  // grids of all groups fitted on the original weights, in natural order

@@ -139,7 +139,40 @@ Values with_defaults(const Settings& settings, Faults& faults) {
   return values;
 }
 
+namespace {
+
+// Where the keys of `quant`, each in its own range, contradict each other or a rule.
+void check_quant(const Settings& settings, const Values& values, Faults& faults) {
+  ResolvedSettings resolved;
+  for (const auto& [key, value] : values) {
+    const KeySpec& spec = *find_key(key);
+    if (starts_with(key, "quant.") && spec.bind) spec.bind(resolved, value);
+  }
+  const auto check = [&](const QuantConfig& quant, const std::string& section,
+                         const std::string& fallback) {
+    try {
+      quant.validate(section);
+    } catch (const Error& error) {
+      auto at = settings.find(error.where());
+      if (at == settings.end()) at = settings.find(fallback);
+      const std::string message = std::string(error.what()).substr(error.where().size() + 3);
+      faults.add(at == settings.end() ? Position{} : at->second.position, error.where(), message);
+    }
+  };
+  if (values.at("method.name") != "none") check(resolved.quant, "quant", "quant.bits");
+  const auto rules = values.find("overrides");
+  if (rules == values.end() || values.at("method.name") == "none") return;
+  find_key("overrides")->bind(resolved, rules->second);
+  for (const OverrideRule& rule : resolved.overrides)
+    if (!rule.choice.skip && rule.choice.method != "none")
+      check(rule.choice.quant, "overrides.quant", "overrides");
+}
+
+}  // namespace
+
 void check_together(const Settings& settings, const Values& values, Faults& faults) {
+  if (values.count("method.name") == 0) return;
+  check_quant(settings, values, faults);
   const auto methods = methods_of(values);
   if (const auto order = values.find("method.order");
       order != values.end() && order->second == "greedy")

@@ -198,7 +198,6 @@ void bind_bits(ResolvedSettings& settings, const json& value) {
   settings.quant.bits = value.is_string() ? QuantConfig::kTernary : value.get<int64_t>();
 }
 
-
 void bind_order(ResolvedSettings& settings, const json& value) {
   static const std::map<std::string, ColumnOrder> kOrders = {{"natural", ColumnOrder::kNatural},
                                                              {"act", ColumnOrder::kAct},
@@ -390,10 +389,9 @@ void append_run(std::vector<KeySpec>& table) {
 
 void append_quant(std::vector<KeySpec>& table) {
   const auto quant = &ResolvedSettings::quant;
-  table.push_back(planned(with_bind(word("quant.bits", {"2", "3", "4", "8", "ternary"},
-                                         QuantConfig{}.bits, "bits of a code"),
-                                    bind_bits),
-                          {"ternary"}));
+  table.push_back(with_bind(word("quant.bits", {"2", "3", "4", "8", "ternary"}, QuantConfig{}.bits,
+                                 "bits of a code; ternary: the levels {min, 0, max} of each group"),
+                            bind_bits));
   table.push_back(with_words(integer("quant.group_size", quant, &QuantConfig::group_size, 1,
                                      "input columns that share a grid; -1: the whole row. The last "
                                      "group may be short"),
@@ -413,7 +411,8 @@ void append_quant(std::vector<KeySpec>& table) {
   table.push_back(integer("quant.grid_steps", quant, &QuantConfig::grid_steps, 1,
                           "grid search: steps of the shrink factor from 1 to 0"));
   table.push_back(field("quant.grid_shrink", KeyType::kFloat, quant, &QuantConfig::grid_shrink,
-                        {0, 1}, "grid search: share of the steps that are tried"));
+                        {0, 1},
+                        "grid search: share of the steps that are tried, above 0 and below 1"));
   for (const char* end : {"head", "embedding"})
     table.push_back(planned(word(std::string("quant.") + end, {"none", "2", "3", "4", "8"}, "none",
                                  end == std::string("head")

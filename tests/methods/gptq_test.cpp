@@ -337,9 +337,6 @@ TEST(Layers, DamagedWeightsAreNamed) {
     EXPECT_THAT(error_of(layer_problem(weight, &stats), method),
                 AllOf(HasSubstr("[model.layers.3.mlp.down_proj] expected finite weights"),
                       HasSubstr("row 2, column 5")));
-  auto problem = layer_problem(catalogue_weights(), &stats);
-  problem.quant.bits = QuantConfig::kTernary;
-  EXPECT_THAT(error_of(problem), HasSubstr("ternary, which is not supported yet"));
   const auto narrow = stats_of(at::eye(7).unsqueeze(0));
   EXPECT_THAT(error_of(layer_problem(catalogue_weights(), &narrow)),
               HasSubstr("statistics of 8 input columns, got 7"));

@@ -338,6 +338,23 @@ TEST(Cell, RulesThatMatchNothingAreNamed) {
           "model.layers.0.q_proj"));
 }
 
+// Each value is in the range of its key, but they cannot stand together; named before any work.
+TEST(Plan, QuantSettingsThatContradictEachOtherAreErrors) {
+  EXPECT_EQ(fault_of("method: {name: gptq}\nquant: {bits: ternary, group_size: 4}\n"),
+            "[p.yaml:4:24 quant.group_size] expected -1 or at least 8 for ternary, got 4");
+  EXPECT_THAT(fault_of("method: {name: rtn}\nquant: {bits: ternary, grid_search: mse}\n"),
+              HasSubstr("quant.grid_search] expected none for ternary"));
+  EXPECT_THAT(fault_of("method: {name: rtn}\nquant: {grid_search: mse}\n"
+                       "overrides: [{match: a, quant.bits: ternary}]\n"),
+              HasSubstr("overrides.quant.grid_search] expected none for ternary"));
+  for (const std::string share : {"0", "1"})
+    EXPECT_THAT(
+        fault_of("method: {name: gptq}\nquant: {grid_search: mse, grid_shrink: " + share + "}\n"),
+        HasSubstr("quant.grid_shrink] expected a number above 0 and below 1, got " + share));
+  EXPECT_EQ(fault_of("method: {name: none}\nquant: {bits: ternary, group_size: 4}\n"),
+            "nothing was thrown");
+}
+
 TEST(Plan, OrderOfColumnsReachesTheMethod) {
   const auto cell = [](const std::string& method) {
     return plan("method: {name: " + method + "}\n").cells.at(0).cell;
@@ -380,8 +397,7 @@ TEST(Plan, WhatThisBuildCannotRunIsSkippedWithTheReason) {
   const auto reason = [](const std::string& text) { return plan(text).cells.at(0).skip_reason; };
   EXPECT_EQ(reason("method: {name: gptq}\n"), "");
   EXPECT_EQ(reason("method: {name: obq}\n"), "not supported yet: method.name obq");
-  EXPECT_EQ(reason("method: {name: gptq}\nquant: {bits: ternary}\n"),
-            "not supported yet: quant.bits ternary");
+  EXPECT_EQ(reason("method: {name: gptq}\nquant: {bits: ternary}\n"), "");
   EXPECT_EQ(reason("method: {name: gptq, rows: 8}\n"), "not supported yet: method.rows 8");
   EXPECT_EQ(reason("method: {name: gptq, rows: all, layers: \"*\", order: natural}\n"), "");
   EXPECT_EQ(reason("method: {name: gptq, precision: tf32}\nquant: {head: 4}\n"),

@@ -253,8 +253,9 @@ TEST(Schema, KeysAreDistinctAndPrinted) {
   }
   EXPECT_THAT(markdown, HasSubstr("| `method.damping` | number 0..1 | 0.01 |"));
   EXPECT_THAT(markdown, HasSubstr("| `quant.group_size` | -1, integer >= 1 | 128 |"));
-  EXPECT_THAT(markdown, HasSubstr("| `quant.bits` | 2, 3, 4, 8, ternary | 4 | bits of a code (not "
-                                  "supported yet: ternary) |"));
+  EXPECT_THAT(markdown, HasSubstr("| `quant.bits` | 2, 3, 4, 8, ternary | 4 | bits of a code"));
+  EXPECT_THAT(markdown, HasSubstr("| `method.order` | natural, act, reverse, greedy, random:SEED | "
+                                  "natural; obq: greedy |"));
 }
 
 // ---- agreement with the design's table ----
