@@ -1,6 +1,7 @@
 // The CPU sweep against the sentence it implements, in double loops; every remainder of its row
 // tiles, guards around its outputs.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cmath>
@@ -138,6 +139,30 @@ TEST(SweepCpu, Float32IsRight) { sweep_every_remainder<float>(2e-5); }
 TEST(SweepCpu, TernaryIsRight) {
   sweep_every_remainder<double>(1e-12, true);
   sweep_every_remainder<float>(2e-5, true);
+}
+
+// Fault QN-04: offsets into a factor of more than 2^31 elements. Pages that are not touched cost
+// nothing.
+TEST(SweepCpu, OffsetsGoBeyond32Bits) {
+  Problem<float> small(8, 32);
+  Problem<float> large(8, 32);
+  const int64_t stride = int64_t{1} << 27;
+  const size_t bytes = static_cast<size_t>(31 * stride + 32) * sizeof(float);
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto* factor = static_cast<float*>(memory);
+  for (int64_t i = 0; i < 32; ++i)
+    for (int64_t j = 0; j < 32; ++j)
+      factor[i * stride + j] = small.factor[static_cast<size_t>(i * small.stride + j)];
+  auto chunk = large.chunk();
+  chunk.factor = factor;
+  chunk.factor_stride = stride;
+  sweep_cpu(small.chunk(), 0, 8);
+  sweep_cpu(chunk, 0, 8);
+  munmap(memory, bytes);
+  EXPECT_EQ(small.codes, large.codes);
+  EXPECT_EQ(small.errors, large.errors);
 }
 
 TEST(SweepCpu, WritesOnlyItsRows) {

@@ -49,6 +49,20 @@ TEST(QuantizedLinear, CountsEveryStoredBit) {
   EXPECT_EQ(linear.stored_bits(16), 8 * 64 * 4 + 16 * 20 + 64 * 32);
 }
 
+// Fault GG-14: a group count is that of the logical columns; nothing is padded.
+TEST(QuantizedLinear, GroupsCountLogicalColumns) {
+  const QuantConfig quant{.bits = 4, .group_size = 32};
+  EXPECT_EQ(quant.groups(344), 11);
+  EXPECT_EQ(quant.groups(352), 11);
+  QuantizedLinear linear;
+  linear.codes = at::zeros({3, 344}, at::kByte);
+  linear.scales = at::ones({3, 11});
+  linear.zeros = at::zeros({3, 11}, at::kByte);
+  linear.group_size = 32;
+  linear.validate("layer");
+  EXPECT_EQ(linear.dequantize(at::kFloat).size(1), 344);
+}
+
 TEST(QuantizedLinear, ValidateNamesTheTensor) {
   example().validate("layer");
   const auto expect = [](auto change, const char* text) {

@@ -46,7 +46,7 @@ TEST(ResumeStoreTest, TernaryLevelsComeBack) {
   linear.bits = QuantConfig::kTernary;
   linear.group_size = 8;
   linear.codes = at::arange(24, at::kByte).remainder(3).reshape({2, 12}).contiguous();
-  linear.levels = at::tensor({-1.f, 0.f, 2.f}).repeat({2, 2, 1});
+  linear.levels = at::tensor({-1.f, 0.f, 2.f}).repeat({2, 2, 1}).contiguous();
   block.linears["mlp.down_proj"] = linear;
   const test::TemporaryFolder folder;
   Notes notes;

@@ -11,11 +11,14 @@
 #include <set>
 #include <sstream>
 
+#include "tests/runner/other_value.h"
 #include "tests/support/message.h"
 #include "tests/support/shared.h"
 
 namespace gptqb {
 namespace {
+
+using test::other_value;
 
 using nlohmann::json;
 using test::message_of;
@@ -201,20 +204,6 @@ constexpr size_t member_count() {
     return member_count<T, Args..., Anything>();
   else
     return sizeof...(Args);
-}
-
-// A valid value of `spec` that is not its default.
-json other_value(const KeySpec& spec) {
-  if (spec.type == KeyType::kBool) return !spec.default_value.get<bool>();
-  if (spec.key == "method.name") return "rtn";
-  if (spec.key == "method.order") return "random:5";
-  if (spec.type == KeyType::kChoice) {
-    for (const std::string& word : spec.words)
-      if (json(word) != spec.default_value && word != std::to_string(QuantConfig{}.bits))
-        return parse_integer(word) ? json(*parse_integer(word)) : json(word);
-  }
-  if (spec.type == KeyType::kFloat) return 0.125;
-  return spec.default_value.get<int64_t>() + 17;
 }
 
 // Binding one key after another, each must change the struct, and there must be as many keys as
