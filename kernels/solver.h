@@ -22,11 +22,15 @@ struct SweepChunk {
   // N of this chunk: (i, j) at i * factor_stride + j; only i < j is read.
   const T* factor = nullptr;
   int64_t factor_stride = 0;
-  const T* diagonal = nullptr;               // [columns]: R_jj, for the loss
+  const T* diagonal = nullptr;  // [columns]: R_jj, for the loss
+  // Grids: code q = clamp(round(t / scale) + zero, 0, max_code) stands for scale * (q - zero).
+  // Ternary: `scales` are the upper levels, `zeros` the lower ones; t above half the upper level
+  // takes it (code 2), below half the lower level takes that (code 0), else 0 (code 1).
   const T* scales = nullptr;                 // [groups, rows]
-  const T* zeros = nullptr;                  // [groups, rows], integers
+  const T* zeros = nullptr;                  // [groups, rows], integers or lower levels
   const int32_t* group_of_column = nullptr;  // [columns]: row of `scales` and `zeros`
   T max_code = 0;
+  bool ternary = false;
   uint8_t* codes = nullptr;  // out [columns, rows]
   T* errors = nullptr;       // out [columns, rows]: E = W - Q
   double* losses = nullptr;  // in and out [rows]: 1/2 sum of ((t - Q) R_jj)^2 is added

@@ -10,8 +10,8 @@ at::Tensor round_groups(const at::Tensor& groups, const GridRule& rule) {
   const auto grid = fit_grid(groups, rule);
   const auto scale = grid.scale.unsqueeze(-1);
   const auto zero = grid.zero.unsqueeze(-1);
-  return dequantize_values(quantize_values(groups, scale, zero, rule.quant.max_code()), scale,
-                           zero);
+  return dequantize_values(quantize_values(groups, scale, zero, rule.quant), scale, zero,
+                           rule.quant);
 }
 
 // Calls `action(part)` for the whole groups of `weights` as [rows, groups, width], and for a short

@@ -17,7 +17,7 @@ FactorOutcome factor_with_policy(const at::Tensor& h, const MethodConfig& method
   outcome.damping = method.damping;
   for (;;) {
     ++outcome.tries;
-    auto prepared = prepare_hessian(h, outcome.damping, method.act_order, method.compute);
+    auto prepared = prepare_hessian(h, outcome.damping, method);
     const auto order = prepared.order;
     FactorFailure failure;
     auto factor = factorize(std::move(prepared), failure);

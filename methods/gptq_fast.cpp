@@ -72,7 +72,8 @@ class FastSweep {
                    .codes = codes_,
                    .errors = errors_,
                    .losses = losses_,
-                   .max_code = problem_.rule.quant.max_code()},
+                   .max_code = problem_.rule.quant.max_code(),
+                   .ternary = problem_.rule.quant.ternary()},
                   begin, end);
       return;
     }

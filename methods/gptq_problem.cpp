@@ -35,8 +35,8 @@ OrderedProblem order_problem(const SweepProblem& problem, const PreparedHessian&
 
 QuantizedLinear collect(const SweepProblem& problem, const PreparedHessian& prepared,
                         const OrderedProblem& ordered, const at::Tensor& codes) {
-  check_scales(ordered.grids.scale, problem.layer);
   QuantizedLinear result;
+  store_grids(ordered.grids, problem.rule.quant, problem.layer, result);
   result.codes = codes.to(at::kByte);
   if (prepared.order.defined()) {
     const auto inverse = at::argsort(prepared.order);
@@ -45,10 +45,6 @@ QuantizedLinear collect(const SweepProblem& problem, const PreparedHessian& prep
       result.group_of_input = inverse.div(ordered.width, "floor").to(at::kInt);
   }
   result.codes = result.codes.contiguous();
-  result.scales = ordered.grids.scale.to(at::kFloat).contiguous();
-  result.zeros = ordered.grids.zero.to(at::kByte).contiguous();
-  result.bits = problem.rule.quant.bits;
-  result.group_size = problem.rule.quant.group_size;
   return result;
 }
 

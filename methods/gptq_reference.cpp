@@ -25,7 +25,7 @@ SweepResult sweep_reference(const SweepProblem& problem, const Factor& factor) {
   auto W = ordered.weights.clone();
   const int64_t rows = W.size(0);
   const int64_t columns = W.size(1);
-  const int64_t max_code = problem.rule.quant.max_code();
+  const auto& quant = problem.rule.quant;
   const auto* group_of = ordered.group_of_position.const_data_ptr<int32_t>();
 
   auto codes = at::zeros_like(W);
@@ -55,8 +55,8 @@ SweepResult sweep_reference(const SweepProblem& problem, const Factor& factor) {
       const auto zero = ordered.grids.zero.select(1, group);
 
       const auto w = block.select(1, i - begin);
-      const auto code = quantize_values(w, scale, zero, max_code);
-      const auto q = dequantize_values(code, scale, zero);
+      const auto code = quantize_values(w, scale, zero, quant);
+      const auto q = dequantize_values(code, scale, zero, quant);
       const auto error = (w - q) / U[i][i];
       codes.select(1, i).copy_(code);
       losses += 0.5 * error.to(at::kDouble).square();

@@ -16,6 +16,11 @@ at::Tensor rounded_scale(const at::Tensor& scale, ScaleDtype dtype) {
   return scale.to(at::kFloat).to(scale.scalar_type()).clamp_min(std::numeric_limits<float>::min());
 }
 
+// A ternary level as it will be stored; 0 is a level like any other.
+at::Tensor rounded_level(const at::Tensor& level, ScaleDtype dtype) {
+  return level.to(dtype == ScaleDtype::kFloat16 ? at::kHalf : at::kFloat).to(level.scalar_type());
+}
+
 struct Interval {
   at::Tensor low;
   at::Tensor high;
@@ -37,6 +42,9 @@ Interval range_of(const at::Tensor& weights, const GridRule& rule) {
 }
 
 Grid grid_of_range(const Interval& range, const GridRule& rule) {
+  if (rule.quant.ternary())
+    return {rounded_level(range.high, rule.quant.scale_dtype),
+            rounded_level(range.low, rule.quant.scale_dtype)};
   const int64_t max_code = rule.quant.max_code();
   // Divided by a tensor: a GPU multiplies by the reciprocal of a plain number, one unit in the last
   // place off, and weights that lie on a rounding boundary then take other codes.
@@ -73,8 +81,6 @@ Grid search_grid(const at::Tensor& weights, const Interval& range, const GridRul
 }  // namespace
 
 Grid fit_grid(const at::Tensor& weights, const GridRule& rule) {
-  if (rule.quant.bits == QuantConfig::kTernary)
-    throw Error("quant.bits", "expected 2, 3, 4 or 8, got ternary, which is not supported yet");
   const auto range = range_of(weights, rule);
   return rule.quant.grid_search == GridSearch::kMse ? search_grid(weights, range, rule)
                                                     : grid_of_range(range, rule);
@@ -102,6 +108,19 @@ at::Tensor dequantize_values(const at::Tensor& codes, const at::Tensor& scale,
   return (codes - zero).mul_(scale);
 }
 
+at::Tensor quantize_values(const at::Tensor& values, const at::Tensor& scale,
+                           const at::Tensor& zero, const QuantConfig& quant) {
+  if (!quant.ternary()) return quantize_values(values, scale, zero, quant.max_code());
+  // 0, 1 or 2 by how many of the two borders lie below; a value on a border goes to 0.
+  return (values >= zero / 2).to(values.scalar_type()).add_(values > scale / 2);
+}
+
+at::Tensor dequantize_values(const at::Tensor& codes, const at::Tensor& scale,
+                             const at::Tensor& zero, const QuantConfig& quant) {
+  if (!quant.ternary()) return dequantize_values(codes, scale, zero);
+  return at::where(codes == 2, scale, at::where(codes == 0, zero, at::zeros({}, scale.options())));
+}
+
 Grid spread_over_columns(const Grid& grids, int64_t in_features, int64_t width) {
   const auto index =
       at::arange(in_features, grids.scale.options().dtype(at::kLong)).div(width, "floor");
@@ -111,44 +130,57 @@ Grid spread_over_columns(const Grid& grids, int64_t in_features, int64_t width) 
 void check_scales(const at::Tensor& scales, const std::string& layer) {
   const auto bad = scales.isfinite().logical_not();
   if (!bad.any().item<bool>()) return;
-  throw Error(layer, "expected scales that fit float16 (at most 65504), got " +
+  throw Error(layer, "expected scales and levels that fit float16 (at most 65504), got " +
                          std::to_string(bad.sum().item<int64_t>()) +
                          " that overflow. Set quant.scale_dtype: float32");
+}
+
+void store_grids(const Grid& grids, const QuantConfig& quant, const std::string& layer,
+                 QuantizedLinear& result) {
+  check_scales(grids.scale, layer);
+  result.bits = quant.bits;
+  result.group_size = quant.group_size;
+  if (quant.ternary()) {
+    check_scales(grids.zero, layer);
+    result.levels =
+        at::stack({grids.zero, at::zeros_like(grids.zero), grids.scale}, 2).to(at::kFloat);
+    return;
+  }
+  result.scales = grids.scale.to(at::kFloat).contiguous();
+  result.zeros = grids.zero.to(at::kByte).contiguous();
 }
 
 QuantizedLinear round_to_nearest(const at::Tensor& weights, const GridRule& rule,
                                  const std::string& layer) {
   const auto grids = fit_group_grids(weights, rule);
-  check_scales(grids.scale, layer);
   const auto columns =
       spread_over_columns(grids, weights.size(1), rule.quant.columns_per_group(weights.size(1)));
   QuantizedLinear result;
-  result.codes = quantize_values(weights, columns.scale, columns.zero, rule.quant.max_code())
-                     .to(at::kByte)
-                     .contiguous();
-  result.scales = grids.scale.to(at::kFloat).contiguous();
-  result.zeros = grids.zero.to(at::kByte).contiguous();
-  result.bits = rule.quant.bits;
-  result.group_size = rule.quant.group_size;
+  store_grids(grids, rule.quant, layer, result);
+  result.codes =
+      quantize_values(weights, columns.scale, columns.zero, rule.quant).to(at::kByte).contiguous();
   return result;
 }
 
 int64_t count_clipped(const at::Tensor& weights, const QuantizedLinear& quantized) {
   const int64_t columns = quantized.in_features();
-  const auto zeros = quantized.zeros.to(at::kFloat);
-  at::Tensor scale;
-  at::Tensor zero;
+  const Grid grids = quantized.ternary()
+                         ? Grid{quantized.levels.select(2, 2), quantized.levels.select(2, 0)}
+                         : Grid{quantized.scales, quantized.zeros.to(at::kFloat)};
+  Grid of_column;
   if (quantized.group_of_input.defined()) {
     const auto index = quantized.group_of_input.to(at::kLong);
-    scale = quantized.scales.index_select(1, index);
-    zero = zeros.index_select(1, index);
+    of_column = {grids.scale.index_select(1, index), grids.zero.index_select(1, index)};
   } else {
     const int64_t width = quantized.group_size < 0 ? columns : quantized.group_size;
-    const auto spread = spread_over_columns({quantized.scales, zeros}, columns, width);
-    scale = spread.scale;
-    zero = spread.zero;
+    of_column = spread_over_columns(grids, columns, width);
   }
-  const auto raw = (weights.to(at::kFloat) / scale).round_().add_(zero);
+  const auto values = weights.to(at::kFloat);
+  if (quantized.ternary())
+    return at::logical_or(values > of_column.scale * 1.5, values < of_column.zero * 1.5)
+        .sum()
+        .item<int64_t>();
+  const auto raw = (values / of_column.scale).round_().add_(of_column.zero);
   const auto max_code = static_cast<double>((int64_t{1} << quantized.bits) - 1);
   return at::logical_or(raw<0, raw> max_code).sum().item<int64_t>();
 }

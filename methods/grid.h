@@ -4,6 +4,9 @@
 // zero), with q = clamp(round(w / scale) + zero, 0, max_code) and rounding half to even (published
 // code; protocol.md 5.2-5.4). The range always includes 0, so 0 is represented exactly. An all-zero
 // group gets the range [-1, 1].
+//
+// Ternary weights have the three levels {min, 0, max} of their group instead: above max / 2 a
+// weight becomes max, below min / 2 it becomes min, else 0 (protocol.md 5.6).
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,11 +19,12 @@
 namespace gptqb {
 
 // Scales and zero points of one or more groups, in the dtype of the weights they were fitted on
-// (f32 or f64).
+// (f32 or f64). Ternary: the outer levels, held in the same two places as the published quantizer
+// holds them.
 struct Grid {
   at::Tensor scale;  // > 0, exact in the stored dtype; infinite if it overflowed float16 (see
-                     // check_scales)
-  at::Tensor zero;   // integers 0 .. max_code
+                     // check_scales). Ternary: the upper level, >= 0
+  at::Tensor zero;   // integers 0 .. max_code. Ternary: the lower level, <= 0
 };
 
 // What a grid is fitted with. `one_sided`: CompatPolicy::reference_one_sided.
@@ -49,6 +53,17 @@ at::Tensor quantize_values(const at::Tensor& values, const at::Tensor& scale,
 at::Tensor dequantize_values(const at::Tensor& codes, const at::Tensor& scale,
                              const at::Tensor& zero);
 
+// The same two by the rule of `quant`: a uniform grid, or three levels.
+at::Tensor quantize_values(const at::Tensor& values, const at::Tensor& scale,
+                           const at::Tensor& zero, const QuantConfig& quant);
+at::Tensor dequantize_values(const at::Tensor& codes, const at::Tensor& scale,
+                             const at::Tensor& zero, const QuantConfig& quant);
+
+// Puts `grids` [rows, groups] into `result` as `quant` stores them: scales and zeros, or levels;
+// bits and group_size too. Throws Error naming `layer` for what overflowed float16.
+void store_grids(const Grid& grids, const QuantConfig& quant, const std::string& layer,
+                 QuantizedLinear& result);
+
 // Scale and zero of every column [rows, in] from grids [rows, groups] of `width` columns each.
 Grid spread_over_columns(const Grid& grids, int64_t in_features, int64_t width);
 
@@ -57,10 +72,11 @@ Grid spread_over_columns(const Grid& grids, int64_t in_features, int64_t width);
 QuantizedLinear round_to_nearest(const at::Tensor& weights, const GridRule& rule,
                                  const std::string& layer);
 
-// Throws Error naming `layer` if a scale is not finite (float16 ends at 65504).
+// Throws Error naming `layer` if a scale or level is not finite (float16 ends at 65504).
 void check_scales(const at::Tensor& scales, const std::string& layer);
 
-// Weights [rows, in] whose code had to be clamped: they lie outside the range their grid covers.
+// Weights [rows, in] whose code had to be clamped: they lie outside the range their grid covers, by
+// more than half a step (ternary: half the distance of the outer level from 0).
 int64_t count_clipped(const at::Tensor& weights, const QuantizedLinear& quantized);
 
 }  // namespace gptqb

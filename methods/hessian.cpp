@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <vector>
 
 #include "common/error.h"
+#include "common/random.h"
 
 namespace gptqb {
 
@@ -27,21 +30,51 @@ void check_calibration(const CalibrationStats& stats, const at::Tensor& h,
                            ". Inputs of this size are a fault of the model or its dtype");
 }
 
-PreparedHessian prepare_hessian(const at::Tensor& h, double damping, bool act_order,
-                                ComputeDtype compute) {
+namespace {
+
+// random.Random(seed).shuffle(list(range(count))) of CPython, so that a seed means the same
+// everywhere.
+at::Tensor random_permutation(int64_t count, int64_t seed) {
+  std::vector<int64_t> order(static_cast<size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  PythonRandom random(static_cast<uint64_t>(seed));
+  for (int64_t i = count - 1; i > 0; --i)
+    std::swap(order[static_cast<size_t>(i)], order[static_cast<size_t>(random.randint(0, i))]);
+  return at::tensor(order, at::kLong);
+}
+
+// Input column of each position, i64 [in] on the diagonal's device; undefined: natural order.
+at::Tensor column_order(const at::Tensor& diagonal, const MethodConfig& method) {
+  switch (method.order_or(ColumnOrder::kNatural)) {
+    case ColumnOrder::kNatural:
+    case ColumnOrder::kGreedy:
+      break;
+    case ColumnOrder::kAct:
+      return at::argsort(diagonal, /*stable=*/true, /*dim=*/0, /*descending=*/true);
+    case ColumnOrder::kReverse:
+      return at::arange(diagonal.size(0), diagonal.options().dtype(at::kLong)).flip(0);
+    case ColumnOrder::kRandom:
+      return random_permutation(diagonal.size(0), method.order_seed).to(diagonal.device());
+  }
+  return {};
+}
+
+}  // namespace
+
+PreparedHessian prepare_hessian(const at::Tensor& h, double damping, const MethodConfig& method) {
+  const auto compute = scalar_type(method.compute);
   PreparedHessian result;
   auto diagonal = h.diagonal();
   result.dead = diagonal == 0;
   result.dead_columns = result.dead.sum().item<int64_t>();
-  diagonal = diagonal.masked_fill(result.dead, 1).to(scalar_type(compute));
+  diagonal = diagonal.masked_fill(result.dead, 1).to(compute);
 
-  if (act_order) {
-    result.order = at::argsort(diagonal, /*stable=*/true, /*dim=*/0, /*descending=*/true);
-    result.matrix =
-        h.index_select(0, result.order).index_select(1, result.order).to(scalar_type(compute));
+  result.order = column_order(diagonal, method);
+  if (result.order.defined()) {
+    result.matrix = h.index_select(0, result.order).index_select(1, result.order).to(compute);
     diagonal = diagonal.index_select(0, result.order);
   } else {
-    result.matrix = h.to(scalar_type(compute), /*non_blocking=*/false, /*copy=*/true);
+    result.matrix = h.to(compute, /*non_blocking=*/false, /*copy=*/true);
   }
   // As a tensor, after the permutation: the published code rounds the damping to f32 just so.
   result.matrix.diagonal().copy_(diagonal + diagonal.mean() * damping);

@@ -30,11 +30,11 @@ void check_calibration(const CalibrationStats& stats, const at::Tensor& h,
                        const std::string& layer);
 
 // Steps of the published code, in its order: a dead column (H_ii = 0) gets 1 on the diagonal;
-// columns are sorted by falling diagonal if act_order (stable, so ties stay in natural order);
-// `damping` times the mean of the diagonal is added to the diagonal. `h` f32 [in, in] as
-// CalibrationStats::hessian() gives it.
-PreparedHessian prepare_hessian(const at::Tensor& h, double damping, bool act_order,
-                                ComputeDtype compute);
+// columns are put in the order of `method` (left in natural order for the greedy one, which rows do
+// not share); `damping` times the mean of the diagonal is added to the diagonal. `h` f32 [in, in]
+// as CalibrationStats::hessian() gives it; the result is in method.compute. `damping` stands beside
+// `method` because a factorization that fails raises it.
+PreparedHessian prepare_hessian(const at::Tensor& h, double damping, const MethodConfig& method);
 
 at::ScalarType scalar_type(ComputeDtype compute);
 
@@ -82,10 +82,16 @@ enum class FactorKind { kTriangle, kInverse };
 // CalibrationStats.
 class FactorCache {
  public:
-  using Key = std::tuple<FactorKind, double, bool, ComputeDtype, SolverKind, OnFailure>;
+  using Key =
+      std::tuple<FactorKind, double, ColumnOrder, int64_t, ComputeDtype, SolverKind, OnFailure>;
   static Key key(const MethodConfig& method, FactorKind kind = FactorKind::kTriangle) {
-    return {kind,           method.damping, method.act_order,
-            method.compute, method.solver,  method.on_failure};
+    return {kind,
+            method.damping,
+            method.order_or(ColumnOrder::kNatural),
+            method.order_seed,
+            method.compute,
+            method.solver,
+            method.on_failure};
   }
   const FactorOutcome* find(const Key& key) const {
     const auto found = outcomes_.find(key);

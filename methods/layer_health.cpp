@@ -35,9 +35,6 @@ at::Tensor checked_weights(const LinearProblem& problem, at::ScalarType dtype) {
   if (!weight.defined() || weight.dim() != 2 || weight.numel() == 0)
     throw Error(problem.layer, "expected a weight matrix [out, in] that is not empty");
   problem.quant.validate(problem.layer);
-  if (problem.quant.bits == QuantConfig::kTernary)
-    throw Error(problem.layer,
-                "expected 2, 3, 4 or 8 bits, got ternary, which is not supported yet");
   if (problem.stats != nullptr && problem.stats->in_features() != weight.size(1))
     throw Error(problem.layer, "expected statistics of " + std::to_string(weight.size(1)) +
                                    " input columns, got " +

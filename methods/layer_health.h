@@ -6,8 +6,7 @@
 namespace gptqb {
 
 // The weights of `problem` in `dtype`. Throws Error naming the layer, row and column of the first
-// weight that is not finite, a shape that does not fit the statistics, and bits that no method
-// handles yet.
+// weight that is not finite, and a shape that does not fit the statistics.
 at::Tensor checked_weights(const LinearProblem& problem, at::ScalarType dtype);
 
 // Identity, counts and whatever calibration says, before the errors are known.

@@ -109,9 +109,13 @@ std::map<std::string, at::Tensor> LinearReplacement::tensors() const {
   std::map<std::string, at::Tensor> result;
   if (const auto* quantized = codes()) {
     result["codes"] = quantized->codes;
-    result["scales"] = quantized->scales;
-    result["zeros"] = quantized->zeros;
-    if (quantized->group_of_input.defined()) result["group_of_input"] = quantized->group_of_input;
+    const auto add = [&](const char* name, const at::Tensor& tensor) {
+      if (tensor.defined()) result[name] = tensor;
+    };
+    add("scales", quantized->scales);
+    add("zeros", quantized->zeros);
+    add("levels", quantized->levels);
+    add("group_of_input", quantized->group_of_input);
   }
   if (const auto* transformed = std::get_if<TransformedLinear>(&form))
     result["input_transform"] = transformed->input_transform;
@@ -136,6 +140,7 @@ LinearReplacement LinearReplacement::from_tensors(const std::map<std::string, at
   QuantizedLinear quantized{.codes = tensor("codes"),
                             .scales = tensor("scales"),
                             .zeros = tensor("zeros"),
+                            .levels = tensor("levels"),
                             .group_of_input = tensor("group_of_input"),
                             .bits = bits,
                             .group_size = group_size};

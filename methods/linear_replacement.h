@@ -54,9 +54,9 @@ struct LinearReplacement {
   // of another shape or dtype, values that are not finite.
   void validate(const std::string& where) const;
 
-  // All tensors by name ("codes", "scales", "zeros", "group_of_input", "input_transform",
-  // "weights", "int8_codes", "row_scales", "threshold"), and the inverse. `from_tensors` does not
-  // validate.
+  // All tensors by name ("codes", "scales", "zeros", "levels", "group_of_input",
+  // "input_transform", "weights", "int8_codes", "row_scales", "threshold"), and the inverse.
+  // `from_tensors` does not validate.
   std::map<std::string, at::Tensor> tensors() const;
   static LinearReplacement from_tensors(const std::map<std::string, at::Tensor>& tensors,
                                         int64_t bits, int64_t group_size);

@@ -11,9 +11,15 @@ enum class SolverKind { kFast, kReference };
 enum class ComputeDtype { kFloat32, kFloat64 };
 enum class OnFailure { kRaiseDamping, kError, kRtn };
 enum class StatsInputs { kQuantized, kDense };
-// Order in which the columns of a row are quantized. Greedy: each row its own, by the smallest rise
-// of the loss (obq only).
-enum class ColumnOrder { kNatural, kAct, kReverse, kRandom, kGreedy };
+// Order in which the columns of a row are quantized (paper section 3.3, step 1: any fixed one
+// serves).
+enum class ColumnOrder {
+  kNatural,  // left to right
+  kAct,      // by falling diag(H), ties in natural order: the published act-order
+  kReverse,  // right to left
+  kRandom,   // a permutation drawn from order_seed, the same for all layers of one width
+  kGreedy,   // each row its own, by the smallest rise of the loss: obq only
+};
 
 struct MethodConfig {
   std::string name = "gptq";  // an entry of methods.def
@@ -22,7 +28,7 @@ struct MethodConfig {
   int64_t block_size = 128;  // columns per block of the published sweep (paper step 2)
   bool act_order = false;    // columns by falling diag(H), stable
   // Another order of columns; empty: the method's own, greedy for obq and natural for all others.
-  std::optional<ColumnOrder> order;
+  std::optional<ColumnOrder> order = std::nullopt;
   int64_t order_seed = 0;  // of kRandom
   bool static_groups =
       false;  // grids of all groups fitted on the original weights, in natural order

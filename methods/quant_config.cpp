@@ -15,6 +15,11 @@ void QuantConfig::validate(const std::string& where) const {
     fail("bits", "2, 3, 4, 8 or ternary", std::to_string(bits));
   if (group_size == 0 || group_size < -1)
     fail("group_size", "-1 (the whole row) or at least 1", std::to_string(group_size));
+  if (ternary() && group_size > 0 && group_size < kSmallestTernaryGroup)
+    fail("group_size", "-1 or at least 8 for ternary", std::to_string(group_size));
+  if (ternary() && grid_search != GridSearch::kNone)
+    fail("grid_search", "none for ternary, whose levels are the group's own smallest and largest",
+         "mse");
   if (!(grid_norm > 0) || !std::isfinite(grid_norm))
     fail("grid_norm", "a positive number", std::to_string(grid_norm));
   if (grid_steps < 1) fail("grid_steps", "at least 1", std::to_string(grid_steps));

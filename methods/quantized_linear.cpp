@@ -1,6 +1,7 @@
 #include "methods/quantized_linear.h"
 
 #include "common/error.h"
+#include "methods/quant_config.h"
 
 namespace gptqb {
 namespace {
@@ -37,6 +38,41 @@ void expect_at_most(const std::string& where, const char* name, const at::Tensor
                            ", got " + std::to_string(largest));
 }
 
+void expect_scales_and_zeros(const std::string& where, const QuantizedLinear& linear,
+                             int64_t groups) {
+  const int64_t rows = linear.out_features();
+  if (linear.levels.defined())
+    throw Error(where, "levels: expected none beside scales, got a tensor");
+  expect_tensor(where, "scales", linear.scales, {rows, groups}, at::kFloat);
+  expect_tensor(where, "zeros", linear.zeros, {rows, groups}, at::kByte);
+  const int64_t max_code = (int64_t{1} << linear.bits) - 1;
+  expect_at_most(where, "codes", linear.codes, max_code);
+  expect_at_most(where, "zeros", linear.zeros, max_code);
+  const auto bad = at::logical_or(linear.scales.isfinite().logical_not(), linear.scales.le(0));
+  if (bad.any().item<bool>())
+    throw Error(where, "scales: expected finite values above 0, got " +
+                           std::to_string(bad.sum().item<int64_t>()) + " that are not");
+}
+
+void expect_levels(const std::string& where, const QuantizedLinear& linear, int64_t groups) {
+  if (linear.scales.defined() || linear.zeros.defined())
+    throw Error(where, "levels: expected neither scales nor zeros beside them, got a tensor");
+  expect_tensor(where, "levels", linear.levels, {linear.out_features(), groups, 3}, at::kFloat);
+  expect_at_most(where, "codes", linear.codes, 2);
+  const auto lower = linear.levels.select(2, 0);
+  const auto upper = linear.levels.select(2, 2);
+  const auto good =
+      lower.le(0).logical_and(upper.ge(0)).logical_and(linear.levels.select(2, 1).eq(0));
+  if (!linear.levels.isfinite().all().item<bool>() || !good.all().item<bool>())
+    throw Error(where,
+                "levels: expected finite {at most 0, 0, at least 0} in each group, got others");
+}
+
+// Lower level, 0 or upper level of each code [rows, groups, columns]; levels [rows, groups].
+at::Tensor pick_levels(const at::Tensor& codes, const at::Tensor& lower, const at::Tensor& upper) {
+  return at::where(codes == 2, upper, at::where(codes == 0, lower, at::zeros({}, upper.options())));
+}
+
 }  // namespace
 
 at::Tensor QuantizedLinear::dequantize(at::ScalarType dtype) const {
@@ -45,6 +81,10 @@ at::Tensor QuantizedLinear::dequantize(at::ScalarType dtype) const {
   const auto values = codes.to(at::kFloat);
   if (group_of_input.defined()) {
     const auto index = group_of_input.to(at::kLong);
+    if (ternary()) {
+      const auto of_input = levels.index_select(1, index);
+      return pick_levels(values, of_input.select(2, 0), of_input.select(2, 2)).to(dtype);
+    }
     const auto zero = zeros.to(at::kFloat).index_select(1, index);
     return ((values - zero) * scales.index_select(1, index)).to(dtype);
   }
@@ -55,11 +95,17 @@ at::Tensor QuantizedLinear::dequantize(at::ScalarType dtype) const {
     if (count == 0) return;
     const int64_t begin = first_group * width;
     const auto shape = std::vector<int64_t>{rows, count, group_width};
-    const auto zero = zeros.narrow(1, first_group, count).to(at::kFloat).unsqueeze(2);
-    const auto scale = scales.narrow(1, first_group, count).unsqueeze(2);
     const auto part = values.narrow(1, begin, count * group_width).reshape(shape);
+    at::Tensor weights;
+    if (ternary()) {
+      const auto of_group = levels.narrow(1, first_group, count);
+      weights = pick_levels(part, of_group.narrow(2, 0, 1), of_group.narrow(2, 2, 1));
+    } else {
+      const auto zero = zeros.narrow(1, first_group, count).to(at::kFloat).unsqueeze(2);
+      weights = (part - zero) * scales.narrow(1, first_group, count).unsqueeze(2);
+    }
     result.narrow(1, begin, count * group_width)
-        .copy_(((part - zero) * scale).reshape({rows, count * group_width}));
+        .copy_(weights.reshape({rows, count * group_width}));
   };
   fill(0, full, width);
   fill(full, columns % width == 0 ? 0 : 1, columns % width);
@@ -68,6 +114,7 @@ at::Tensor QuantizedLinear::dequantize(at::ScalarType dtype) const {
 
 int64_t QuantizedLinear::stored_bits(int64_t scale_bits) const {
   const int64_t index_bits = group_of_input.defined() ? 32 * in_features() : 0;
+  if (ternary()) return codes.numel() * 2 + 2 * scale_bits * out_features() * groups() + index_bits;
   return codes.numel() * bits + scales.numel() * (scale_bits + bits) + index_bits;
 }
 
@@ -77,22 +124,18 @@ void QuantizedLinear::validate(const std::string& where) const {
                            (codes.defined() ? shape_text(codes) : std::string("none")));
   const int64_t rows = out_features();
   const int64_t columns = in_features();
-  if (bits < 1 || bits > 8)
-    throw Error(where, "bits: expected 1 to 8, got " + std::to_string(bits));
+  const bool three_levels = bits == QuantConfig::kTernary;
+  if (!three_levels && (bits < 1 || bits > 8))
+    throw Error(where, "bits: expected 1 to 8 or ternary, got " + std::to_string(bits));
   if (group_size == 0 || group_size < -1)
     throw Error(where, "group_size: expected -1 or at least 1, got " + std::to_string(group_size));
   const int64_t width = group_size < 0 ? columns : group_size;
   const int64_t groups_wanted = columns == 0 ? 0 : (columns + width - 1) / width;
   expect_tensor(where, "codes", codes, {rows, columns}, at::kByte);
-  expect_tensor(where, "scales", scales, {rows, groups_wanted}, at::kFloat);
-  expect_tensor(where, "zeros", zeros, {rows, groups_wanted}, at::kByte);
-  const int64_t max_code = (int64_t{1} << bits) - 1;
-  expect_at_most(where, "codes", codes, max_code);
-  expect_at_most(where, "zeros", zeros, max_code);
-  const auto bad = at::logical_or(scales.isfinite().logical_not(), scales.le(0));
-  if (bad.any().item<bool>())
-    throw Error(where, "scales: expected finite values above 0, got " +
-                           std::to_string(bad.sum().item<int64_t>()) + " that are not");
+  if (three_levels)
+    expect_levels(where, *this, groups_wanted);
+  else
+    expect_scales_and_zeros(where, *this, groups_wanted);
   if (group_of_input.defined()) {
     expect_tensor(where, "group_of_input", group_of_input, {columns}, at::kInt);
     expect_at_most(where, "group_of_input", group_of_input, groups_wanted - 1);

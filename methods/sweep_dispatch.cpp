@@ -31,6 +31,7 @@ void sweep(const SweepTensors& tensors, int64_t begin, int64_t end) {
   chunk.zeros = tensors.zeros.const_data_ptr<T>();
   chunk.group_of_column = tensors.group_of_column.const_data_ptr<int32_t>() + begin;
   chunk.max_code = static_cast<T>(tensors.max_code);
+  chunk.ternary = tensors.ternary;
   chunk.codes = tensors.codes.mutable_data_ptr<uint8_t>() + begin * rows;
   chunk.errors = tensors.errors.mutable_data_ptr<T>() + begin * rows;
   chunk.losses = tensors.losses.mutable_data_ptr<double>();

@@ -20,6 +20,7 @@ struct SweepTensors {
   at::Tensor errors;           // T [in, rows]
   at::Tensor losses;           // f64 [rows]
   int64_t max_code = 0;
+  bool ternary = false;
 };
 
 // Sweeps columns [begin, end), at most 32 of them. On CUDA the work is queued on the current

@@ -103,7 +103,10 @@ std::string Cell::summary() const {
   const std::string group = setting("quant.group_size");
   text += group == "-1" ? ", per row" : ", groups of " + group;
   if (quant().symmetric) text += ", symmetric";
-  if (method().act_order) text += ", act-order";
+  if (method().act_order)
+    text += ", act-order";
+  else if (!setting("method.order").empty())
+    text += ", order " + setting("method.order");
   if (method().static_groups) text += ", static groups";
   if (method().true_sequential) text += ", true-sequential";
   if (quant().grid_search == GridSearch::kMse) text += ", mse grid";

@@ -27,6 +27,10 @@ struct PreparedCell {
 // Throws Error: anything wrong with model, tokenizer, data or overrides.
 PreparedCell prepare_cell(const Cell& cell, InputCache& cache, const RunOptions& options);
 
+// Every numerical choice in force for `cell`, by topic (docs/architecture.md, Policies that move
+// digits): which of the published code's quirks it follows, and what follows from its method.
+std::map<std::string, std::string> policies_of(const Cell& cell);
+
 // Quantizes and evaluates; fills metrics, layers, seconds, peaks and policies of `record`.
 void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& options, Record& record);
 

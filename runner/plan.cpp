@@ -141,6 +141,7 @@ class Planner {
         ++result.excluded;
         continue;
       }
+      check_together(settings, full, faults_);
       const Values values = identity(full);
       if (!seen.insert(json(values).dump()).second) {
         ++result.merged;

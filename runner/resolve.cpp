@@ -71,6 +71,15 @@ bool one_method_uses(const std::string& method, const std::string& key) {
   return true;
 }
 
+// Whether `order` is what all methods in play do by themselves.
+bool is_own_order(const Values& values, const json& order) {
+  for (const std::string& method : methods_of(values))
+    if (one_method_uses(method, "method.order") &&
+        order != (method == "obq" ? "greedy" : "natural"))
+      return false;
+  return true;
+}
+
 bool uses(const Values& values, const std::string& key) {
   if (starts_with(key, "model.") || starts_with(key, "evaluate.") || key == "method.name" ||
       key == "compat.loss_dtype")
@@ -108,9 +117,11 @@ Values with_defaults(const Settings& settings, Faults& faults) {
       faults.add(order->second.position, "method.order",
                  "expected `order: act` or none beside `act_order: true`, got '" +
                      value_text(order->second.value) + "'");
-    if (order->second.value == "act") values["method.act_order"] = true;
+    if (order->second.value == "act") {
+      values["method.act_order"] = true;
+      values.erase("method.order");
+    }
   }
-  if (values["method.order"] == "act") values["method.order"] = "natural";
   // llm-awq searches on the dense model throughout.
   if (values["method.name"] == "awq" && values["method.awq_protocol"] == "reference") {
     if (const auto inputs = settings.find("method.inputs");
@@ -141,6 +152,50 @@ Values with_defaults(const Settings& settings, Faults& faults) {
   return values;
 }
 
+namespace {
+
+// Where the keys of `quant`, each in its own range, contradict each other or a rule.
+void check_quant(const Settings& settings, const Values& values, Faults& faults) {
+  ResolvedSettings resolved;
+  for (const auto& [key, value] : values) {
+    const KeySpec& spec = *find_key(key);
+    if (starts_with(key, "quant.") && spec.bind) spec.bind(resolved, value);
+  }
+  const auto check = [&](const QuantConfig& quant, const std::string& section,
+                         const std::string& fallback) {
+    try {
+      quant.validate(section);
+    } catch (const Error& error) {
+      auto at = settings.find(error.where());
+      if (at == settings.end()) at = settings.find(fallback);
+      const std::string message = std::string(error.what()).substr(error.where().size() + 3);
+      faults.add(at == settings.end() ? Position{} : at->second.position, error.where(), message);
+    }
+  };
+  if (values.at("method.name") != "none") check(resolved.quant, "quant", "quant.bits");
+  const auto rules = values.find("overrides");
+  if (rules == values.end() || values.at("method.name") == "none") return;
+  find_key("overrides")->bind(resolved, rules->second);
+  for (const OverrideRule& rule : resolved.overrides)
+    if (!rule.choice.skip && rule.choice.method != "none")
+      check(rule.choice.quant, "overrides.quant", "overrides");
+}
+
+}  // namespace
+
+void check_together(const Settings& settings, const Values& values, Faults& faults) {
+  if (values.count("method.name") == 0) return;
+  check_quant(settings, values, faults);
+  const auto methods = methods_of(values);
+  if (const auto order = values.find("method.order");
+      order != values.end() && order->second == "greedy")
+    for (const std::string& method : methods)
+      if (method != "obq" && one_method_uses(method, "method.order"))
+        faults.add(settings.at("method.order").position, "method.order",
+                   "expected natural, act, reverse or random:SEED for " + method +
+                       ", got 'greedy', which only obq has");
+}
+
 Values identity(const Values& full) {
   Values result;
   for (const auto& [key, value] : full) {
@@ -149,7 +204,8 @@ Values identity(const Values& full) {
     // later work adds keys.
     const bool later_default = spec.planned == std::vector<std::string>{"*"} &&
                                value == spec.default_value && !starts_with(key, "evaluate.");
-    if ((key == "method.order" || key == "overrides") && value == spec.default_value) continue;
+    if (key == "method.order" && is_own_order(full, value)) continue;
+    if (key == "overrides" && value == spec.default_value) continue;
     if (!later_default && uses(full, key)) result[key] = value;
   }
   return result;

@@ -18,6 +18,10 @@ using Values = std::map<std::string, nlohmann::json>;
 // `method.order: act` into `act_order`. Adds a fault for keys that contradict each other.
 Values with_defaults(const Settings& settings, Faults& faults);
 
+// Adds a fault for values that cannot stand together in a cell; `values` as with_defaults() made
+// them of `settings`. Asked only of cells that `exclude` leaves in.
+void check_together(const Settings& settings, const Values& values, Faults& faults);
+
 // What decides the numbers of `full`: without keys its method does not use, and without keys of
 // later work that are at their default. `none` keeps the model, evaluate and compat.loss_dtype;
 // `rtn` neither calibration nor the solver's keys (its codes depend on the weights alone; gptq

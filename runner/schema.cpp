@@ -199,7 +199,15 @@ void bind_bits(ResolvedSettings& settings, const json& value) {
 }
 
 void bind_order(ResolvedSettings& settings, const json& value) {
-  if (value == "act") settings.method.act_order = true;
+  static const std::map<std::string, ColumnOrder> kOrders = {{"natural", ColumnOrder::kNatural},
+                                                             {"act", ColumnOrder::kAct},
+                                                             {"reverse", ColumnOrder::kReverse},
+                                                             {"greedy", ColumnOrder::kGreedy}};
+  const auto text = value.get<std::string>();
+  const auto known = kOrders.find(text);
+  settings.method.order = known != kOrders.end() ? known->second : ColumnOrder::kRandom;
+  if (known == kOrders.end())
+    settings.method.order_seed = *parse_integer(text.substr(text.find(':') + 1));
 }
 
 void append_document_and_model(std::vector<KeySpec>& table) {
@@ -323,12 +331,10 @@ void append_method(std::vector<KeySpec>& table) {
   table.push_back(planned(with_default(plain("method.layers", KeyType::kText, Scope::kCell, "",
                                              "glob of the layers that are quantized (sampling)"),
                                        "*")));
-  table.push_back(planned(
-      with_bind(
-          word("method.order", {"natural", "act", "reverse", "greedy", "random:SEED"}, "natural",
-               "order of columns; act_order is short for act. The default of obq is greedy"),
-          bind_order),
-      {"reverse", "greedy", "random:SEED"}));
+  KeySpec order = word("method.order", {"natural", "act", "reverse", "greedy", "random:SEED"},
+                       nullptr, "order in which columns are quantized; greedy: obq only");
+  order.default_text = "natural; obq: greedy";
+  table.push_back(with_bind(order, bind_order));
   table.push_back(
       choice("method.inputs", method, &MethodConfig::inputs,
              {{"quantized", StatsInputs::kQuantized}, {"dense", StatsInputs::kDense}},
@@ -375,10 +381,9 @@ void append_run(std::vector<KeySpec>& table) {
 
 void append_quant(std::vector<KeySpec>& table) {
   const auto quant = &ResolvedSettings::quant;
-  table.push_back(planned(with_bind(word("quant.bits", {"2", "3", "4", "8", "ternary"},
-                                         QuantConfig{}.bits, "bits of a code"),
-                                    bind_bits),
-                          {"ternary"}));
+  table.push_back(with_bind(word("quant.bits", {"2", "3", "4", "8", "ternary"}, QuantConfig{}.bits,
+                                 "bits of a code; ternary: the levels {min, 0, max} of each group"),
+                            bind_bits));
   table.push_back(with_words(integer("quant.group_size", quant, &QuantConfig::group_size, 1,
                                      "input columns that share a grid; -1: the whole row. The last "
                                      "group may be short"),
@@ -398,7 +403,8 @@ void append_quant(std::vector<KeySpec>& table) {
   table.push_back(integer("quant.grid_steps", quant, &QuantConfig::grid_steps, 1,
                           "grid search: steps of the shrink factor from 1 to 0"));
   table.push_back(field("quant.grid_shrink", KeyType::kFloat, quant, &QuantConfig::grid_shrink,
-                        {0, 1}, "grid search: share of the steps that are tried"));
+                        {0, 1},
+                        "grid search: share of the steps that are tried, above 0 and below 1"));
   for (const char* end : {"head", "embedding"})
     table.push_back(planned(word(std::string("quant.") + end, {"none", "2", "3", "4", "8"}, "none",
                                  end == std::string("head")

@@ -33,8 +33,29 @@ template <class T, int kRows>
   }
 }
 
+// A value becomes a code and what the code stands for.
+template <class T>
+struct Choice {
+  T code;
+  T value;
+};
+
+template <class T, bool kTernary>
+[[gnu::always_inline]] inline Choice<T> choose(T value, T scale, T zero, T max_code) {
+  if constexpr (kTernary) {
+    const bool upper = value > scale / 2;
+    const bool lower = value < zero / 2;
+    return {upper ? T(2) : lower ? T(0) : T(1), upper ? scale : lower ? zero : T(0)};
+  } else {
+    T code = std::rint(value / scale) + zero;
+    code = code < T(0) ? T(0) : code;
+    code = code > max_code ? max_code : code;
+    return {code, scale * (code - zero)};
+  }
+}
+
 // One tile of exactly kRows rows: 64, then 8 and 1 for those that do not fill a tile.
-template <class T, int kRows>
+template <class T, int kRows, bool kTernary>
 [[gnu::always_inline]] inline void sweep_tile(const SweepChunk<T>& chunk, int64_t first_row) {
   T errors[SweepChunk<T>::kMaxColumns][kRows];
   T values[kRows];
@@ -52,15 +73,12 @@ template <class T, int kRows>
     T* __restrict error_out = chunk.errors + at;
     const T diagonal = chunk.diagonal[column];
     for (int r = 0; r < kRows; ++r) {
-      T code = std::rint(values[r] / scales[r]) + zeros[r];
-      code = code < T(0) ? T(0) : code;
-      code = code > max_code ? max_code : code;
-      const T quantized = scales[r] * (code - zeros[r]);
-      const T miss = (values[r] - quantized) * diagonal;
+      const auto chosen = choose<T, kTernary>(values[r], scales[r], zeros[r], max_code);
+      const T miss = (values[r] - chosen.value) * diagonal;
       losses[r] += 0.5 * (static_cast<double>(miss) * static_cast<double>(miss));
-      error[r] = weights[r] - quantized;
+      error[r] = weights[r] - chosen.value;
       error_out[r] = error[r];
-      codes[r] = code;
+      codes[r] = chosen.code;
     }
     uint8_t* __restrict code_out = chunk.codes + at;
     for (int r = 0; r < kRows; ++r) code_out[r] = static_cast<uint8_t>(codes[r]);
@@ -68,13 +86,23 @@ template <class T, int kRows>
   for (int r = 0; r < kRows; ++r) chunk.losses[first_row + r] += losses[r];
 }
 
+template <class T, bool kTernary>
+[[gnu::always_inline]] inline void sweep_tiles(const SweepChunk<T>& chunk, int64_t row_begin,
+                                               int64_t row_end) {
+  int64_t row = row_begin;
+  for (; row + kTileRows <= row_end; row += kTileRows)
+    sweep_tile<T, kTileRows, kTernary>(chunk, row);
+  for (; row + 8 <= row_end; row += 8) sweep_tile<T, 8, kTernary>(chunk, row);
+  for (; row < row_end; ++row) sweep_tile<T, 1, kTernary>(chunk, row);
+}
+
 template <class T>
 [[gnu::always_inline]] inline void sweep_rows(const SweepChunk<T>& chunk, int64_t row_begin,
                                               int64_t row_end) {
-  int64_t row = row_begin;
-  for (; row + kTileRows <= row_end; row += kTileRows) sweep_tile<T, kTileRows>(chunk, row);
-  for (; row + 8 <= row_end; row += 8) sweep_tile<T, 8>(chunk, row);
-  for (; row < row_end; ++row) sweep_tile<T, 1>(chunk, row);
+  if (chunk.ternary)
+    sweep_tiles<T, true>(chunk, row_begin, row_end);
+  else
+    sweep_tiles<T, false>(chunk, row_begin, row_end);
 }
 
 template <class T>

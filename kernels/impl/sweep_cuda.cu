@@ -17,7 +17,7 @@ __device__ inline double round_half_even(double x) { return rint(x); }
 __device__ inline float divide(float a, float b) { return __fdiv_rn(a, b); }
 __device__ inline double divide(double a, double b) { return __ddiv_rn(a, b); }
 
-template <class T>
+template <class T, bool kTernary>
 __global__ void __launch_bounds__(kThreads) sweep_kernel(SweepChunk<T> chunk) {
   __shared__ T
       factor[kColumns][kColumns];  // N; zero below and on the diagonal, and beyond the chunk
@@ -47,10 +47,18 @@ __global__ void __launch_bounds__(kThreads) sweep_kernel(SweepChunk<T> chunk) {
       for (int i = 0; i < j; ++i) value += errors[i] * factor[i][j];
       const T scale = chunk.scales[grid];
       const T zero = chunk.zeros[grid];
-      T code = round_half_even(divide(value, scale)) + zero;
-      code = code < T(0) ? T(0) : code;
-      code = code > chunk.max_code ? chunk.max_code : code;
-      const T quantized = scale * (code - zero);
+      T code, quantized;
+      if constexpr (kTernary) {
+        const bool upper = value > scale / 2;
+        const bool lower = value < zero / 2;
+        code = upper ? T(2) : lower ? T(0) : T(1);
+        quantized = upper ? scale : lower ? zero : T(0);
+      } else {
+        code = round_half_even(divide(value, scale)) + zero;
+        code = code < T(0) ? T(0) : code;
+        code = code > chunk.max_code ? chunk.max_code : code;
+        quantized = scale * (code - zero);
+      }
       const T miss = (value - quantized) * diagonal[j];
       loss += 0.5 * (static_cast<double>(miss) * static_cast<double>(miss));
       errors[j] = weight - quantized;
@@ -65,7 +73,11 @@ template <class T>
 void launch(const SweepChunk<T>& chunk, void* stream) {
   if (chunk.rows == 0) return;
   const auto blocks = static_cast<unsigned>((chunk.rows + kThreads - 1) / kThreads);
-  sweep_kernel<T><<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(chunk);
+  const auto queue = static_cast<cudaStream_t>(stream);
+  if (chunk.ternary)
+    sweep_kernel<T, true><<<blocks, kThreads, 0, queue>>>(chunk);
+  else
+    sweep_kernel<T, false><<<blocks, kThreads, 0, queue>>>(chunk);
   GPTQB_CUDA_LAUNCHED("sweep_kernel");
 }
 

@@ -17,6 +17,11 @@ class Gptq : public Quantizer {
   LayerResult quantize(const LinearProblem& problem) const override {
     if (problem.stats == nullptr)
       throw Error(problem.layer, "expected calibration statistics, got none");
+    if (problem.method.order == ColumnOrder::kGreedy)
+      throw Error(
+          problem.layer,
+          "expected an order of columns that all rows share, got method.order greedy, which "
+          "only obq has. Use natural, act, reverse or random:SEED");
     const auto weights = checked_weights(problem, scalar_type(problem.method.compute));
     auto health = start_health(problem, "gptq");
     if (problem.stats->tokens() == 0)

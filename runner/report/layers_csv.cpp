@@ -40,7 +40,10 @@ std::string layers_csv(const std::vector<Record>& records) {
       table.set("cell_id", record.cell_id);
       table.set("layer", layer.layer);
       table.set("method", layer.method);
-      table.set("bits", layer.bits);
+      if (layer.bits == QuantConfig::kTernary && layer.method != "none")
+        table.set("bits", std::string("ternary"));
+      else
+        table.set("bits", layer.bits);
       table.set("group_size", layer.group_size);
       table.set("loss", layer.loss);
       table.set("relative_error", layer.relative_error);

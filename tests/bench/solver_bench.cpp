@@ -80,7 +80,7 @@ double now() {
 Timing run_solver(const SweepProblem& problem, const at::Tensor& hessian, bool reference) {
   const double start = now();
   FactorFailure failure;
-  auto prepared = prepare_hessian(hessian, 0.01, false, ComputeDtype::kFloat32);
+  auto prepared = prepare_hessian(hessian, 0.01, MethodConfig{});
   const auto factor = reference ? factorize_reference(std::move(prepared), failure)
                                 : factorize_fast(std::move(prepared), failure);
   if (!factor) std::abort();

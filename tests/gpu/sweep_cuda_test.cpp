@@ -19,14 +19,21 @@ template <class T>
 struct Problem {
   at::Tensor weights, carried, factor, diagonal, scales, zeros, groups, codes, errors, losses;
 
-  Problem(int64_t rows, int64_t columns)
+  bool ternary = false;
+
+  Problem(int64_t rows, int64_t columns, bool three_levels = false)
       : weights(uniform<T>({columns, rows}, -1, 1)),
         carried(uniform<T>({columns, rows}, -0.1, 0.1)),
         factor(uniform<T>({columns, columns}, -0.3, 0.3)),
         diagonal(uniform<T>({columns}, 0.5, 2)),
         scales(uniform<T>({kGroups, rows}, 0.05, 0.2)),
         zeros(at::randint(0, 15, {kGroups, rows}, weights.options())),
-        groups(at::randint(0, kGroups, {columns}, at::kInt)) {
+        groups(at::randint(0, kGroups, {columns}, at::kInt)),
+        ternary(three_levels) {
+    if (ternary) {
+      scales = uniform<T>({kGroups, rows}, 0.2, 1.2);
+      zeros = uniform<T>({kGroups, rows}, -1.2, -0.2);
+    }
     clear_outputs();
   }
 
@@ -59,6 +66,7 @@ struct Problem {
     chunk.zeros = zeros.const_data_ptr<T>();
     chunk.group_of_column = groups.const_data_ptr<int32_t>();
     chunk.max_code = 15;
+    chunk.ternary = ternary;
     chunk.codes = codes.mutable_data_ptr<uint8_t>();
     chunk.errors = errors.mutable_data_ptr<T>();
     chunk.losses = losses.mutable_data_ptr<double>();
@@ -67,12 +75,12 @@ struct Problem {
 };
 
 template <class T>
-void expect_same_as_cpu(double tolerance, double equal_share) {
+void expect_same_as_cpu(double tolerance, double equal_share, bool ternary = false) {
   at::manual_seed(7);
   for (int64_t rows : {1, 5, 31, 32, 33, 127, 128, 129, 1000})
     for (int64_t columns : {1, 2, 31, 32}) {
       SCOPED_TRACE(std::to_string(rows) + " rows, " + std::to_string(columns) + " columns");
-      Problem<T> host(rows, columns);
+      Problem<T> host(rows, columns, ternary);
       Problem<T> device = host.on_gpu();
       sweep_cpu(host.chunk(), 0, rows);
       sweep_cuda(device.chunk(), nullptr);
@@ -91,6 +99,11 @@ void expect_same_as_cpu(double tolerance, double equal_share) {
 
 TEST(SweepCuda, EqualsTheCpuInFloat64) { expect_same_as_cpu<double>(1e-12, 1.0); }
 TEST(SweepCuda, EqualsTheCpuInFloat32) { expect_same_as_cpu<float>(1e-4, 0.99); }
+
+TEST(SweepCuda, TernaryEqualsTheCpu) {
+  expect_same_as_cpu<double>(1e-12, 1.0, true);
+  expect_same_as_cpu<float>(1e-4, 0.99, true);
+}
 
 TEST(SweepCuda, GivesTheSameBytesTwice) {
   at::manual_seed(8);

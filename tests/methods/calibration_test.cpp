@@ -41,6 +41,15 @@ TEST(CalibrationStats, SumsEveryTokenOnce) {
   }
 }
 
+// Fault QN-11: sums of float16 numbers are wider than float16, in H and in the product the models
+// use.
+TEST(CalibrationStats, HalfInputsDoNotOverflow) {
+  const auto x = at::full({1, 1, 2}, 300, at::kHalf);
+  EXPECT_TRUE(at::equal(stats_of(x).hessian(), at::full({2, 2}, 180000.f)));
+  const auto weight = at::tensor({300.f, -300.f}).reshape({1, 2}).to(at::kHalf);
+  EXPECT_EQ(at::linear(x, weight).item<float>(), 0);
+}
+
 TEST(CalibrationStats, CountsInputsThatAreNotFinite) {
   auto x = at::ones({2, 3, 6});
   CalibrationStats stats(6, at::kCPU);

@@ -15,8 +15,7 @@ struct Solved {
 };
 
 Solved solve(const SweepProblem& problem, const at::Tensor& h, SolverKind solver) {
-  auto prepared =
-      prepare_hessian(h, problem.method.damping, problem.method.act_order, problem.method.compute);
+  auto prepared = prepare_hessian(h, problem.method.damping, problem.method);
   FactorFailure failure;
   const bool reference = solver == SolverKind::kReference;
   auto factor = reference ? factorize_reference(std::move(prepared), failure)
@@ -24,6 +23,12 @@ Solved solve(const SweepProblem& problem, const at::Tensor& h, SolverKind solver
   if (!factor) throw std::runtime_error("factorization failed");
   auto result = reference ? sweep_reference(problem, *factor) : sweep_fast(problem, *factor);
   return {std::move(result), std::move(*factor)};
+}
+
+PreparedHessian prepared_in_float64(const SweepProblem& problem, const at::Tensor& h) {
+  auto method = problem.method;
+  method.compute = ComputeDtype::kFloat64;
+  return prepare_hessian(h, method.damping, method);
 }
 
 SweepProblem make_problem(const at::Tensor& weights, QuantConfig quant, MethodConfig method,
@@ -49,8 +54,7 @@ std::vector<double> to_doubles(const at::Tensor& tensor) {
 // The problem as the oracle takes it, and what `solved` decided, both in sweep order.
 std::pair<OracleProblem, Decisions> for_oracle(const SweepProblem& problem, const at::Tensor& h,
                                                const Solved& solved) {
-  const auto prepared =
-      prepare_hessian(h, problem.method.damping, problem.method.act_order, ComputeDtype::kFloat64);
+  const auto prepared = prepared_in_float64(problem, h);
   const auto ordered = order_problem(problem, prepared);
   const auto& quantized = solved.result.quantized;
   OracleProblem oracle;
@@ -74,8 +78,7 @@ std::pair<OracleProblem, Decisions> for_oracle(const SweepProblem& problem, cons
 // 1/2 tr(E H E^T) with the damped H the solver used; dead columns left out, whose repaired diagonal
 // is no data.
 double loss_from_errors(const SweepProblem& problem, const at::Tensor& h, const Solved& solved) {
-  auto prepared =
-      prepare_hessian(h, problem.method.damping, problem.method.act_order, ComputeDtype::kFloat64);
+  const auto prepared = prepared_in_float64(problem, h);
   const auto cleared = problem.weights.to(at::kDouble).masked_fill(prepared.dead.unsqueeze(0), 0);
   auto e = cleared - solved.result.quantized.dequantize(at::kDouble);
   if (prepared.order.defined()) e = e.index_select(1, prepared.order);

@@ -176,8 +176,52 @@ TEST_P(BothSolvers, ActOrderGroupsFollowTheDiagonal) {
 // Ties of the diagonal keep their natural order.
 TEST(Gptq, ActOrderIsStable) {
   const auto h = at::diag(at::tensor({2.f, 3.f, 2.f, 3.f, 2.f}));
-  const auto prepared = prepare_hessian(h, 0.01, true, ComputeDtype::kFloat32);
+  const auto prepared = prepare_hessian(h, 0.01, {.act_order = true});
   EXPECT_TRUE(at::equal(prepared.order, at::tensor({1, 3, 0, 2, 4}, at::kLong)));
+}
+
+// A seed draws what Python's random.Random(seed).shuffle(list(range(n))) does (CPython 3.11).
+TEST(Gptq, RandomOrderIsPythonsShuffle) {
+  const auto order = [](int64_t seed, int64_t columns) {
+    return prepare_hessian(at::eye(columns), 0.01,
+                           {.order = ColumnOrder::kRandom, .order_seed = seed})
+        .order;
+  };
+  EXPECT_TRUE(at::equal(order(0, 8), at::tensor({4, 1, 5, 2, 0, 3, 7, 6}, at::kLong)));
+  EXPECT_TRUE(
+      at::equal(order(5, 12), at::tensor({10, 2, 11, 7, 1, 3, 6, 0, 8, 5, 4, 9}, at::kLong)));
+}
+
+// Sweeping from the right is sweeping the mirrored layer from the left, groups and all.
+TEST_P(BothSolvers, ReverseOrderIsTheMirroredLayer) {
+  const auto x = calibration_inputs(Inputs::kCorrelated, 24, 3);
+  const auto stats = stats_of(x);
+  const auto mirrored_stats = stats_of(x.flip(2).contiguous());
+  const auto weight = normal_matrix(6, 24, 4).to(at::kFloat);
+  for (const int64_t group_size : {-1, 8}) {
+    auto reversed = problem_for(weight, &stats);
+    reversed.quant.group_size = group_size;
+    reversed.method.order = ColumnOrder::kReverse;
+    auto mirrored = problem_for(weight.flip(1).contiguous(), &mirrored_stats);
+    mirrored.quant.group_size = group_size;
+    const auto result = quantize_with("gptq", reversed).quantized();
+    const auto expected = quantize_with("gptq", mirrored).quantized();
+    EXPECT_TRUE(at::equal(result.codes.flip(1), expected.codes)) << group_size;
+    EXPECT_TRUE(at::equal(result.dequantize(at::kFloat).flip(1), expected.dequantize(at::kFloat)));
+    EXPECT_EQ(result.group_of_input.defined(), group_size > 0);
+    if (group_size > 0) {
+      EXPECT_EQ(result.group_of_input[0].item<int64_t>(), 2);  // leftmost, so in the last group
+    }
+    result.validate("layer");
+  }
+}
+
+// Only obq can let each row choose its own order.
+TEST(Gptq, RefusesTheGreedyOrder) {
+  const auto stats = stats_of(at::eye(8).unsqueeze(0));
+  auto problem = layer_problem(catalogue_weights(), &stats);
+  problem.method.order = ColumnOrder::kGreedy;
+  EXPECT_THAT(error_of(problem), HasSubstr("method.order greedy, which only obq has"));
 }
 
 // QN-19: the catalogue's numbers for both methods.
@@ -255,7 +299,8 @@ TEST_P(BothSolvers, Float16ScalesAreRoundedBeforeTheSweep) {
   EXPECT_TRUE(
       at::equal(result.quantized().scales, result.quantized().scales.to(at::kHalf).to(at::kFloat)));
   const auto e = problem.weight.to(at::kDouble) - result.quantized().dequantize(at::kDouble);
-  const auto damped = prepare_hessian(stats.hessian(), 0.01, false, ComputeDtype::kFloat64).matrix;
+  const auto damped =
+      prepare_hessian(stats.hessian(), 0.01, {.compute = ComputeDtype::kFloat64}).matrix;
   EXPECT_NEAR(*result.health.loss / (0.5 * (at::mm(e, damped) * e).sum().item<double>()), 1, 1e-6);
 }
 
@@ -292,9 +337,6 @@ TEST(Layers, DamagedWeightsAreNamed) {
     EXPECT_THAT(error_of(layer_problem(weight, &stats), method),
                 AllOf(HasSubstr("[model.layers.3.mlp.down_proj] expected finite weights"),
                       HasSubstr("row 2, column 5")));
-  auto problem = layer_problem(catalogue_weights(), &stats);
-  problem.quant.bits = QuantConfig::kTernary;
-  EXPECT_THAT(error_of(problem), HasSubstr("ternary, which is not supported yet"));
   const auto narrow = stats_of(at::eye(7).unsqueeze(0));
   EXPECT_THAT(error_of(layer_problem(catalogue_weights(), &narrow)),
               HasSubstr("statistics of 8 input columns, got 7"));

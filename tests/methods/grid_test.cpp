@@ -154,12 +154,39 @@ TEST(Grid, LastGroupMayBeShort) {
   EXPECT_TRUE(at::equal(grids.scale.select(1, 1), tail.scale));
 }
 
-TEST(Grid, TernaryIsRefusedByName) {
+// Protocol 5.6: levels {min, 0, max}; above half of max a weight becomes max, below half of min it
+// becomes min. The two magnitudes differ.
+TEST(Grid, TernaryHasTheGroupsOwnSmallestAndLargest) {
+  const auto rule = rule_of(QuantConfig::kTernary, false);
+  const auto quantized = rtn_row({-2, -1.1f, -1, -.9f, 0, .4f, 1.5f, 1.6f, 3}, rule);
+  quantized.validate("layer");
+  EXPECT_TRUE(at::equal(quantized.levels, at::tensor({-2.f, 0.f, 3.f}).reshape({1, 1, 3})));
+  EXPECT_EQ(codes_text(quantized), "001111122");
+  EXPECT_TRUE(at::equal(quantized.dequantize(at::kFloat), matrix({{-2, -2, 0, 0, 0, 0, 0, 3, 3}})));
+  EXPECT_EQ(quantized.bits, QuantConfig::kTernary);
+  EXPECT_EQ(count_clipped(matrix({{-2, -1.1f, -1, -3.1f, 0, .4f, 1.5f, 4.6f, 3}}), quantized), 2);
+
+  // The range includes 0: a side without weights has the level 0.
+  const auto positive = rtn_row({.2f, .9f, 1}, rule);
+  EXPECT_TRUE(at::equal(positive.levels.reshape({3}), at::tensor({0.f, 0.f, 1.f})));
+  EXPECT_TRUE(at::equal(positive.dequantize(at::kFloat), matrix({{0, 1, 1}})));
+  // Symmetric: one magnitude.
+  const auto symmetric = rtn_row({-.5f, .2f, 2}, rule_of(QuantConfig::kTernary, true));
+  EXPECT_TRUE(at::equal(symmetric.levels.reshape({3}), at::tensor({-2.f, 0.f, 2.f})));
+  const auto zero = rtn_row({0, 0}, rule);
+  EXPECT_TRUE(at::equal(zero.dequantize(at::kFloat), at::zeros({1, 2})));
+}
+
+TEST(Grid, TernaryLevelsAreStoredInTheirDtype) {
+  const auto half =
+      rtn_row({-.1f, 0, 1.f / 3}, rule_of(QuantConfig::kTernary, false, ScaleDtype::kFloat16));
+  EXPECT_TRUE(at::equal(half.levels, half.levels.to(at::kHalf).to(at::kFloat)));
+  EXPECT_NEAR(half.levels[0][0][2].item<float>(), 1.f / 3, 1e-4);
   EXPECT_THAT(
       [] {
-        rtn_row({1, 2}, rule_of(QuantConfig::kTernary, false));
+        rtn_row({-1e6f, 1}, rule_of(QuantConfig::kTernary, false, ScaleDtype::kFloat16));
       },
-      ::testing::ThrowsMessage<Error>(::testing::HasSubstr("ternary, which is not supported yet")));
+      ::testing::ThrowsMessage<Error>(::testing::HasSubstr("at most 65504")));
 }
 
 }  // namespace

@@ -356,6 +356,27 @@ TEST(QuantizeModel, OverridesReachTheirLayers) {
   EXPECT_EQ(report.quantized_weights, 4 * kHidden * kInner);
 }
 
+// Fault GG-15: layers left dense, levels and scales are in the count of stored bits.
+TEST(QuantizeModel, TernaryLayersAreReplacedAndCounted) {
+  TinyModel model(1);
+  auto options = options_for("gptq");
+  options.method.act_order = true;
+  options.settings = [](const std::string& layer) {
+    return LayerSettings{.skip = layer == "blocks.0.down",
+                         .method = "gptq",
+                         .quant = {.bits = QuantConfig::kTernary, .group_size = 8}};
+  };
+  const auto report = quantize_model(model, kCalibration, kHeldout, options);
+  EXPECT_EQ(report.layers[0].bits, QuantConfig::kTernary);
+  EXPECT_EQ(report.layers[0].status, "ok");
+  EXPECT_EQ(report.quantized_weights, 2 * kHidden * kInner);
+  EXPECT_EQ(report.linear_weights, 3 * kHidden * kInner);
+  // 2 bits a code, two float16 levels a group, an index for each input.
+  const int64_t groups = (kHidden + 7) / 8;
+  EXPECT_EQ(report.quantized_bits,
+            2 * (kHidden * kInner * 2 + kInner * groups * 2 * 16 + 32 * kHidden));
+}
+
 // RTN needs no data; with data it reports the same columns as GPTQ (EH-17).
 TEST(QuantizeModel, RtnWorksWithAndWithoutData) {
   TinyModel without(2);

@@ -49,6 +49,20 @@ TEST(QuantizedLinear, CountsEveryStoredBit) {
   EXPECT_EQ(linear.stored_bits(16), 8 * 64 * 4 + 16 * 20 + 64 * 32);
 }
 
+// Fault GG-14: a group count is that of the logical columns; nothing is padded.
+TEST(QuantizedLinear, GroupsCountLogicalColumns) {
+  const QuantConfig quant{.bits = 4, .group_size = 32};
+  EXPECT_EQ(quant.groups(344), 11);
+  EXPECT_EQ(quant.groups(352), 11);
+  QuantizedLinear linear;
+  linear.codes = at::zeros({3, 344}, at::kByte);
+  linear.scales = at::ones({3, 11});
+  linear.zeros = at::zeros({3, 11}, at::kByte);
+  linear.group_size = 32;
+  linear.validate("layer");
+  EXPECT_EQ(linear.dequantize(at::kFloat).size(1), 344);
+}
+
 TEST(QuantizedLinear, ValidateNamesTheTensor) {
   example().validate("layer");
   const auto expect = [](auto change, const char* text) {
@@ -72,6 +86,41 @@ TEST(QuantizedLinear, ValidateNamesTheTensor) {
   expect([](auto& l) { l.codes = l.codes.t().contiguous().t(); }, "contiguous");
 }
 
+QuantizedLinear ternary_example() {
+  QuantizedLinear linear;
+  linear.codes = at::tensor({0, 1, 2, 2, 0, 1, 1, 2, 0, 1}, at::kByte).reshape({2, 5});
+  linear.levels = at::tensor({-1.f, 0.f, 2.f, -3.f, 0.f, 4.f, -5.f, 0.f, 6.f, -7.f, 0.f, 8.f})
+                      .reshape({2, 2, 3});
+  linear.bits = QuantConfig::kTernary;
+  linear.group_size = 3;
+  return linear;
+}
+
+TEST(QuantizedLinear, TernaryReadsItsLevels) {
+  auto linear = ternary_example();
+  linear.validate("layer");
+  EXPECT_EQ(linear.groups(), 2);
+  EXPECT_TRUE(
+      at::equal(linear.dequantize(at::kFloat), matrix({{-1, 0, 2, 4, -3}, {0, 0, 6, -7, 0}})));
+  linear.group_of_input = at::tensor({1, 0, 1, 0, 0}, at::kInt);
+  EXPECT_TRUE(
+      at::equal(linear.dequantize(at::kFloat), matrix({{-3, 0, 4, 2, -1}, {0, 0, 8, -5, 0}})));
+  // 2 bits a code and two levels a group.
+  EXPECT_EQ(ternary_example().stored_bits(16), 10 * 2 + 2 * 2 * 2 * 16);
+
+  const auto expect = [](auto change, const char* text) {
+    auto changed = ternary_example();
+    change(changed);
+    EXPECT_THAT([&] { changed.validate("layer"); }, ThrowsMessage<Error>(HasSubstr(text)));
+  };
+  expect([](auto& l) { l.codes.fill_(3); }, "codes: expected values of at most 2, got 3");
+  expect([](auto& l) { l.levels = at::Tensor(); }, "levels: expected a tensor, got none");
+  expect([](auto& l) { l.levels = -l.levels; }, "levels: expected finite {at most 0, 0, at least");
+  expect([](auto& l) { l.levels[0][0][1] = 1; }, "levels: expected finite {at most 0, 0, at least");
+  expect([](auto& l) { l.levels[0][0][2] = INFINITY; }, "levels: expected finite");
+  expect([](auto& l) { l.scales = at::ones({2, 2}); }, "levels: expected neither scales nor zeros");
+}
+
 TEST(QuantConfig, ValidateNamesTheField) {
   QuantConfig{}.validate("quant");
   const auto expect = [](QuantConfig config, const char* text) {
@@ -80,6 +129,10 @@ TEST(QuantConfig, ValidateNamesTheField) {
   expect({.bits = 5}, "[quant.bits] expected 2, 3, 4, 8 or ternary, got 5");
   expect({.group_size = 0}, "[quant.group_size] expected -1 (the whole row) or at least 1, got 0");
   expect({.group_size = -2}, "[quant.group_size] expected");
+  expect({.bits = QuantConfig::kTernary, .group_size = 7},
+         "[quant.group_size] expected -1 or at least 8 for ternary, got 7");
+  expect({.bits = QuantConfig::kTernary, .grid_search = GridSearch::kMse},
+         "[quant.grid_search] expected none for ternary");
   expect({.grid_norm = 0}, "[quant.grid_norm] expected a positive number");
   expect({.grid_steps = 0}, "[quant.grid_steps] expected at least 1, got 0");
   expect({.grid_shrink = 1}, "[quant.grid_shrink] expected a number above 0 and below 1");

@@ -338,6 +338,46 @@ TEST(Cell, RulesThatMatchNothingAreNamed) {
           "model.layers.0.q_proj"));
 }
 
+// Each value is in the range of its key, but they cannot stand together; named before any work.
+TEST(Plan, QuantSettingsThatContradictEachOtherAreErrors) {
+  EXPECT_EQ(fault_of("method: {name: gptq}\nquant: {bits: ternary, group_size: 4}\n"),
+            "[p.yaml:4:24 quant.group_size] expected -1 or at least 8 for ternary, got 4");
+  EXPECT_THAT(fault_of("method: {name: rtn}\nquant: {bits: ternary, grid_search: mse}\n"),
+              HasSubstr("quant.grid_search] expected none for ternary"));
+  EXPECT_THAT(fault_of("method: {name: rtn}\nquant: {grid_search: mse}\n"
+                       "overrides: [{match: a, quant.bits: ternary}]\n"),
+              HasSubstr("overrides.quant.grid_search] expected none for ternary"));
+  for (const std::string share : {"0", "1"})
+    EXPECT_THAT(
+        fault_of("method: {name: gptq}\nquant: {grid_search: mse, grid_shrink: " + share + "}\n"),
+        HasSubstr("quant.grid_shrink] expected a number above 0 and below 1, got " + share));
+  EXPECT_EQ(fault_of("method: {name: none}\nquant: {bits: ternary, group_size: 4}\n"),
+            "nothing was thrown");
+}
+
+TEST(Plan, OrderOfColumnsReachesTheMethod) {
+  const auto cell = [](const std::string& method) {
+    return plan("method: {name: " + method + "}\n").cells.at(0).cell;
+  };
+  EXPECT_EQ(cell("gptq, order: reverse").method().order, ColumnOrder::kReverse);
+  const Cell random = cell("gptq, order: random:17");
+  EXPECT_EQ(random.method().order, ColumnOrder::kRandom);
+  EXPECT_EQ(random.method().order_seed, 17);
+  EXPECT_NE(random.id(), cell("gptq, order: random:18").id());
+  EXPECT_THAT(random.summary(), HasSubstr("order random:17"));
+  // A default that is written down is still the same cell; obq's is another one.
+  EXPECT_EQ(cell("gptq, order: natural").id(), cell("gptq").id());
+  EXPECT_EQ(cell("rtn, order: reverse").id(), cell("rtn").id());
+  EXPECT_EQ(cell("obq, order: greedy").id(), cell("obq").id());
+  EXPECT_NE(cell("obq, order: natural").id(), cell("obq").id());
+  EXPECT_EQ(cell("obq, order: natural").method().order, ColumnOrder::kNatural);
+  // Only cells that are left in must make sense.
+  const Plan made = plan(
+      "sweep: {method.name: [gptq, obq], method.order: [reverse, greedy]}\n"
+      "exclude: [{method.name: gptq, method.order: greedy}]\n");
+  EXPECT_EQ(made.cells.size(), 3u);
+}
+
 TEST(Plan, RuleWithAnotherMethodBringsItsNeeds) {
   EXPECT_TRUE(plan("method: {name: rtn}\noverrides: [{match: a, method.name: gptq}]\n")
                   .cells[0]
@@ -357,12 +397,9 @@ TEST(Plan, WhatThisBuildCannotRunIsSkippedWithTheReason) {
   const auto reason = [](const std::string& text) { return plan(text).cells.at(0).skip_reason; };
   EXPECT_EQ(reason("method: {name: gptq}\n"), "");
   EXPECT_EQ(reason("method: {name: obq}\n"), "not supported yet: method.name obq");
-  EXPECT_EQ(reason("method: {name: gptq}\nquant: {bits: ternary}\n"),
-            "not supported yet: quant.bits ternary");
+  EXPECT_EQ(reason("method: {name: gptq}\nquant: {bits: ternary}\n"), "");
   EXPECT_EQ(reason("method: {name: gptq, rows: 8}\n"), "not supported yet: method.rows 8");
   EXPECT_EQ(reason("method: {name: gptq, rows: all, layers: \"*\", order: natural}\n"), "");
-  EXPECT_EQ(reason("method: {name: gptq, order: random:3}\n"),
-            "not supported yet: method.order random:3");
   EXPECT_EQ(reason("method: {name: gptq, precision: tf32}\nquant: {head: 4}\n"),
             "not supported yet: method.precision tf32, quant.head 4");
   EXPECT_EQ(reason("method: {name: gptq}\ncalibration: {draw: variable}\n"),
@@ -424,6 +461,12 @@ TEST(Plan, ContradictionsAreErrors) {
   EXPECT_TRUE(plan("method: {name: gptq, order: act}\n").cells[0].cell.method().act_order);
   EXPECT_EQ(plan("method: {name: gptq, order: act}\n").cells[0].cell.id(),
             plan("method: {name: gptq, act_order: true}\n").cells[0].cell.id());
+  EXPECT_EQ(
+      fault_of("method: {name: gptq, order: greedy}\n"),
+      "[p.yaml:3:29 method.order] expected natural, act, reverse or random:SEED for gptq, got "
+      "'greedy', which only obq has");
+  EXPECT_EQ(fault_of("method: {name: obq, order: greedy}\n"), "nothing was thrown");
+  EXPECT_THAT(fault_of("method: {name: gptq, order: random:-1}\n"), HasSubstr("random:SEED"));
   EXPECT_THAT(fault_of("method: {name: gptq}\nevaluate: [{perplexity: {seqlen: 8}}]\n"),
               HasSubstr("expected `datasets`, got none"));
   EXPECT_THAT(fault_of("method: {name: gptq}\nevaluate: [{perplexity: {datasets: [c4, c4]}}]\n"),

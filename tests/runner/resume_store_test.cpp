@@ -41,6 +41,27 @@ FinishedBlock finished_block() {
   return block;
 }
 
+TEST(ResumeStoreTest, TernaryLevelsComeBack) {
+  FinishedBlock block;
+  QuantizedLinear linear;
+  linear.bits = QuantConfig::kTernary;
+  linear.group_size = 8;
+  linear.codes = at::arange(24, at::kByte).remainder(3).reshape({2, 12}).contiguous();
+  linear.levels = at::tensor({-1.f, 0.f, 2.f}).repeat({2, 2, 1}).contiguous();
+  block.linears["mlp.down_proj"] = linear;
+  const test::TemporaryFolder folder;
+  Notes notes;
+  FileResumeStore(folder.path(), "cell", &notes).save(0, block);
+  const auto loaded = FileResumeStore(folder.path(), "cell", &notes).load(0);
+  ASSERT_TRUE(loaded);
+  const QuantizedLinear& got = *loaded->linears.at("mlp.down_proj").codes();
+  EXPECT_TRUE(at::equal(got.codes, linear.codes));
+  EXPECT_TRUE(at::equal(got.levels, linear.levels));
+  EXPECT_FALSE(got.scales.defined() || got.zeros.defined());
+  EXPECT_EQ(got.bits, QuantConfig::kTernary);
+  EXPECT_THAT(notes.lines, testing::IsEmpty());
+}
+
 TEST(ResumeStoreTest, ABlockComesBackAsItWas) {
   const test::TemporaryFolder folder;
   Notes notes;
