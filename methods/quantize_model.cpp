@@ -306,6 +306,7 @@ class Driver {
       auto result = layer.quantizer->quantize(problem);
       result.replacement.validate(layer.layer);
       result.health.seconds_hessian = data.seconds_hessian / static_cast<double>(sharing);
+      result.health.rule = layer.settings.rule;
       count(layer, result.replacement);
       model_.replace(layer.linear, result.replacement);
       note(result.health);
@@ -324,6 +325,7 @@ class Driver {
     health.layer = layer.layer;
     health.method = "none";
     health.status = layer.skipped;
+    health.rule = layer.settings.rule;
     return health;
   }
 

@@ -20,6 +20,7 @@ struct LayerSettings {
   bool skip = false;
   std::string method;
   QuantConfig quant;
+  std::string rule = "";  // text of the override they come from; empty: none
 };
 
 // A finished block, as kept for resuming: its layers and a hash of the activations it put out.

@@ -63,7 +63,7 @@ std::string Cell::setting(const std::string& key) const {
 LayerChoice Cell::settings_for(const std::string& layer) const {
   for (const OverrideRule& rule : resolved_.overrides)
     if (glob_match(rule.match, layer)) return rule.choice;
-  return {false, resolved_.method.name, resolved_.quant};
+  return {false, resolved_.method.name, resolved_.quant, ""};
 }
 
 std::vector<std::string> Cell::unmatched_rules(const std::vector<std::string>& layers) const {

@@ -58,12 +58,16 @@ struct LayerChoice {
   bool skip = false;
   std::string method;
   QuantConfig quant;
+  std::string
+      rule;  // the rule it comes from, as OverrideRule::text; empty: the cell's own settings
 };
 
 // One rule of `overrides`: what layers matching `match` get.
 struct OverrideRule {
-  std::string match;  // glob over full layer names
-  LayerChoice choice;
+  std::string match;   // glob over full layer names
+  LayerChoice choice;  // complete: what the rule does not set is the cell's
+  // "*.down_proj: quant.bits 8": what records and tables call it.
+  const std::string& text() const { return choice.rule; }
 };
 
 // All typed settings of a cell.

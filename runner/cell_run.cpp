@@ -99,7 +99,8 @@ QuantizeReport quantize(const Cell& cell, PreparedCell& prepared, ResumeStore* s
   quantize_options.compat = cell.compat();
   quantize_options.settings = [&cell](const std::string& layer) {
     LayerChoice chosen = cell.settings_for(layer);
-    return LayerSettings{chosen.skip, std::move(chosen.method), chosen.quant};
+    return LayerSettings{chosen.skip, std::move(chosen.method), chosen.quant,
+                         std::move(chosen.rule)};
   };
   quantize_options.resume = store;
   quantize_options.progress = options.progress;

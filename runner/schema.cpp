@@ -183,11 +183,14 @@ void bind_rules(ResolvedSettings& settings, const json& value) {
     patched.method = settings.method;
     OverrideRule result;
     result.match = rule.at("match").get<std::string>();
+    std::vector<std::string> changes;
     for (const auto& [key, set] : rule.items()) {
       if (key == "skip") result.choice.skip = set.get<bool>();
       const KeySpec* spec = find_key(key);
       if (spec != nullptr && spec->bind) spec->bind(patched, set);
+      if (key != "match") changes.push_back(key + " " + value_text(set));
     }
+    result.choice.rule = result.match + ": " + join(changes, ", ");
     result.choice.method = patched.method.name;
     result.choice.quant = patched.quant;
     settings.overrides.push_back(result);

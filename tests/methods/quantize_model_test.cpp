@@ -340,9 +340,15 @@ TEST(QuantizeModel, OverridesReachTheirLayers) {
   const auto base = options.settings;
   options.settings = [base](const std::string& layer) {
     auto settings = base(layer);
-    if (layer == "blocks.0.up") settings.skip = true;
+    if (layer == "blocks.0.up") {
+      settings.skip = true;
+      settings.rule = "*.0.up: skip true";
+    }
     if (layer == "blocks.1.gate") settings.method = "none";
-    if (layer == "blocks.1.down") settings.quant.bits = 8;
+    if (layer == "blocks.1.down") {
+      settings.quant.bits = 8;
+      settings.rule = "*.1.down: quant.bits 8";
+    }
     if (layer == "blocks.1.up") settings.method = "rtn";
     return settings;
   };
@@ -353,6 +359,9 @@ TEST(QuantizeModel, OverridesReachTheirLayers) {
   EXPECT_EQ(report.layers[3].status, "skipped: method none leaves layers dense");
   EXPECT_EQ(report.layers[4].method, "rtn");
   EXPECT_EQ(report.layers[5].bits, 8);
+  EXPECT_EQ(report.layers[0].rule, "");
+  EXPECT_EQ(report.layers[1].rule, "*.0.up: skip true");
+  EXPECT_EQ(report.layers[5].rule, "*.1.down: quant.bits 8");
   EXPECT_EQ(report.quantized_weights, 4 * kHidden * kInner);
 }
 

@@ -345,10 +345,32 @@ TEST(Plan, RuleWithAnotherMethodBringsItsNeeds) {
   EXPECT_FALSE(plan("method: {name: rtn}\noverrides: [{match: a, quant.bits: 8}]\n")
                    .cells[0]
                    .cell.needs_calibration());
-  EXPECT_TRUE(plan("method: {name: none}\noverrides: [{match: a, quant.bits: 8}]\n")
+  EXPECT_TRUE(plan("overrides: [{match: a, quant.bits: 8}]\nsweep: {method.name: [none, gptq]}\n")
                   .cells[0]
                   .cell.overrides()
                   .empty());
+}
+
+TEST(Plan, RulesThatOnlyDenseCellsWouldHaveAreAFault) {
+  EXPECT_THAT(fault_of("method: {name: none}\noverrides: [{match: a, quant.bits: 8}]\n"),
+              HasSubstr("overrides: expected a method that quantizes beside the rules, got only "
+                        "none, which leaves every layer dense"));
+  EXPECT_EQ(fault_of("method: {name: none}\noverrides: []\n"), "(nothing thrown)");
+  EXPECT_EQ(fault_of("method: {name: rtn}\noverrides: [{match: a, quant.bits: 8}]\n"),
+            "(nothing thrown)");
+}
+
+TEST(Cell, RulesHaveATextThatRecordsCanCarry) {
+  const Cell cell = plan(
+                        "method: {name: gptq}\noverrides:\n"
+                        "  - {match: \"*.down_proj\", quant.group_size: -1, quant.bits: 8}\n"
+                        "  - {match: \"*.up_proj\", skip: true}\n")
+                        .cells[0]
+                        .cell;
+  EXPECT_EQ(cell.settings_for("a.down_proj").rule,
+            "*.down_proj: quant.bits 8, quant.group_size -1");
+  EXPECT_EQ(cell.settings_for("a.up_proj").rule, "*.up_proj: skip true");
+  EXPECT_EQ(cell.settings_for("a.o_proj").rule, "");
 }
 
 // ---- what is skipped ----
