@@ -47,6 +47,10 @@ class Decoder : public CausalLm {
   void release_block() override;
   at::Tensor weight(const std::string& linear) const override;
   void replace(const std::string& linear, const LinearReplacement& replacement) override;
+  ModelExtras extras() const override;
+  at::Tensor end_weight(ModelEnd end) override;
+  void replace_end(ModelEnd end, const LinearReplacement& replacement) override;
+  at::Tensor logits(const at::Tensor& hidden) override;
 
  protected:
   // Checks the checkpoint against the table, and a tied head against its twin. Throws Error.
@@ -60,8 +64,6 @@ class Decoder : public CausalLm {
   // A tensor outside the blocks, in the model's dtype on its device; kept there from its first use
   // on.
   const at::Tensor& end_tensor(const std::string& name);
-  // Hidden states of embedding width -> logits.
-  at::Tensor apply_head(const at::Tensor& hidden);
 
   // A tensor of the loaded block by its name within the block; undefined if the table has none of
   // that name.
@@ -75,6 +77,8 @@ class Decoder : public CausalLm {
   void check_finite(const std::string& name);
   at::Tensor host_tensor(const std::string& name);
   void check_tied_head() const;
+  // Whether the head computes with the embedding's tensor.
+  bool tied() const { return facts_.tied_head && !head_.defined() && !embedding_.defined(); }
 
   TensorReader tensors_;
   DecoderFacts facts_;
@@ -86,6 +90,8 @@ class Decoder : public CausalLm {
   std::set<std::string> known_finite_;
   std::map<std::string, at::Tensor> ends_;      // by the table's name, on the device
   std::map<std::string, at::Tensor> replaced_;  // by full name, on the host
+  at::Tensor head_;       // replaced head, on the device; undefined: as loaded
+  at::Tensor embedding_;  // replaced embedding, on the host; undefined: as loaded
   int64_t loaded_block_ = -1;
   std::map<std::string, at::Tensor> block_;  // by name within the block, on the device
 };

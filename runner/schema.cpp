@@ -99,6 +99,16 @@ KeySpec model_word(std::string key, std::string ModelSpec::*member, std::vector<
   return spec;
 }
 
+// Bits of an end of the model; `none` leaves it dense.
+KeySpec model_end(std::string key, std::optional<int64_t> ResolvedSettings::*bits,
+                  std::string meaning) {
+  KeySpec spec = word(std::move(key), {"none", "2", "3", "4", "8"}, "none", std::move(meaning));
+  spec.bind = [bits](ResolvedSettings& settings, const json& value) {
+    settings.*bits = value.is_string() ? std::nullopt : std::optional(value.get<int64_t>());
+  };
+  return spec;
+}
+
 // No value of `spec` but the default works yet.
 KeySpec planned(KeySpec spec) {
   spec.planned = {"*"};
@@ -410,11 +420,10 @@ void append_quant(std::vector<KeySpec>& table) {
                           "grid search: steps of the shrink factor from 1 to 0"));
   table.push_back(field("quant.grid_shrink", KeyType::kFloat, quant, &QuantConfig::grid_shrink,
                         {0, 1}, "grid search: share of the steps that are tried"));
-  for (const char* end : {"head", "embedding"})
-    table.push_back(planned(word(std::string("quant.") + end, {"none", "2", "3", "4", "8"}, "none",
-                                 end == std::string("head")
-                                     ? "bits of the output projection; a tied one is untied"
-                                     : "bits of the token embedding")));
+  table.push_back(model_end("quant.head", &ResolvedSettings::head_bits,
+                            "bits of the output projection; a tied one is untied"));
+  table.push_back(model_end("quant.embedding", &ResolvedSettings::embedding_bits,
+                            "bits of the token embedding, rounded to the nearest by any method"));
 }
 
 void append_compat(std::vector<KeySpec>& table) {

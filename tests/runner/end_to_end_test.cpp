@@ -153,6 +153,35 @@ TEST_F(EndToEnd, MixedPrecisionIsReportedAndItsBitsAddUp) {
   EXPECT_THAT(table, HasSubstr("- no rule -> 24 layers, e.g. "));
 }
 
+// A tied head is untied in the open: a note, and two tensors in the bits of the model.
+TEST_F(EndToEnd, HeadAndEmbeddingAreQuantizedOnRequest) {
+  ASSERT_EQ(
+      run({"--set", "method.name=gptq", "--set", "quant.head=8", "--set", "quant.embedding=4"})
+          .code,
+      kExitOk);
+  const Record record = records().at(0);
+  ASSERT_EQ(record.layers.size(), 44u);
+  EXPECT_EQ(record.layers.front().layer, "model.embed_tokens");
+  EXPECT_EQ(record.layers.front().method, "rtn");
+  EXPECT_EQ(record.layers.front().bits, 4);
+  EXPECT_EQ(record.layers.back().layer, "lm_head");
+  EXPECT_EQ(record.layers.back().method, "gptq");
+  EXPECT_EQ(record.layers.back().tokens, 8 * 64);
+  EXPECT_LT(*record.layers.back().relative_error, *record.layers.back().relative_error_rtn);
+  EXPECT_THAT(record.notes,
+              testing::Contains(
+                  HasSubstr("lm_head shared its weights with model.embed_tokens and is untied")));
+  // Both are 2048 x 192 in groups of 64 columns, a float16 scale and a zero of the codes' width
+  // each; 13 norms of 192 stay float32.
+  const double blocks = 6 * 393216 * (3 + 19.0 / 64);
+  const double ends = 2048 * 192 * (8 + 24.0 / 64 + 4 + 20.0 / 64);
+  const double all = 6 * 393216 + 2 * 2048 * 192 + 13 * 192;
+  EXPECT_NEAR(find_metric(record, "bits_per_weight.linear")->value, 3 + 19.0 / 64, 1e-9);
+  EXPECT_NEAR(find_metric(record, "bits_per_weight.model")->value,
+              (blocks + ends + 13 * 192 * 32) / all, 1e-9);
+  EXPECT_THAT(read_file(fs::path(output()) / "layers.csv"), HasSubstr(",lm_head,gptq,8,64,"));
+}
+
 // Faults EH-07, EH-08, EH-10.
 TEST_F(EndToEnd, ASecondRunKeepsWhatIsDoneAndAFreshOneGivesTheSameNumbers) {
   run();

@@ -338,6 +338,23 @@ TEST(Cell, RulesThatMatchNothingAreNamed) {
           "model.layers.0.q_proj"));
 }
 
+TEST(Cell, HeadAndEmbeddingShareAllButTheirBits) {
+  const std::string start = "method: {name: gptq}\nquant: {bits: 3, group_size: 64";
+  const Cell cell = plan(start + ", head: 4, embedding: 8}\n").cells[0].cell;
+  ASSERT_TRUE(cell.head() && cell.embedding());
+  EXPECT_EQ(cell.head()->bits, 4);
+  EXPECT_EQ(cell.head()->group_size, 64);
+  EXPECT_EQ(cell.embedding()->bits, 8);
+  EXPECT_EQ(cell.quant().bits, 3);
+  EXPECT_EQ(cell.summary(), "gptq 3 bits, groups of 64, head 4 bits, embedding 8 bits");
+  EXPECT_EQ(Cell::from_json(cell.canonical()).id(), cell.id());
+  // A cell that says none is the cell that says nothing.
+  const Cell none = plan(start + ", head: none, embedding: none}\n").cells[0].cell;
+  EXPECT_FALSE(none.head() || none.embedding());
+  EXPECT_EQ(none.id(), plan(start + "}\n").cells[0].cell.id());
+  EXPECT_NE(none.id(), cell.id());
+}
+
 TEST(Plan, RuleWithAnotherMethodBringsItsNeeds) {
   EXPECT_TRUE(plan("method: {name: rtn}\noverrides: [{match: a, method.name: gptq}]\n")
                   .cells[0]
@@ -386,7 +403,7 @@ TEST(Plan, WhatThisBuildCannotRunIsSkippedWithTheReason) {
   EXPECT_EQ(reason("method: {name: gptq, order: random:3}\n"),
             "not supported yet: method.order random:3");
   EXPECT_EQ(reason("method: {name: gptq, precision: tf32}\nquant: {head: 4}\n"),
-            "not supported yet: method.precision tf32, quant.head 4");
+            "not supported yet: method.precision tf32");
   EXPECT_EQ(reason("method: {name: gptq}\ncalibration: {draw: variable}\n"),
             "not supported yet: calibration.draw variable");
   EXPECT_EQ(reason("method: {name: gptq}\ncalibration: {dataset: [{dataset: c4, share: 0.5}, "
@@ -397,8 +414,8 @@ TEST(Plan, WhatThisBuildCannotRunIsSkippedWithTheReason) {
   EXPECT_EQ(reason("method: {name: gptq}\nevaluate: [{divergence: {datasets: [c4]}}]\n"),
             "not supported yet: evaluate.divergence");
   EXPECT_EQ(reason("method: {name: gptq}\noverrides: [{match: a, method.name: awq}, {match: b, "
-                   "quant.head: 4}]\n"),
-            "not supported yet: method.name awq, quant.head 4");
+                   "quant.bits: ternary}]\n"),
+            "not supported yet: method.name awq, quant.bits ternary");
   EXPECT_EQ(reason("method: {name: gptq}\ndump: [hessians]\n"), "not supported yet: dump hessians");
   EXPECT_EQ(reason("method: {name: gptq}\nlimits: {device_memory: 8}\n"),
             "not supported yet: limits.device_memory 8");
