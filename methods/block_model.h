@@ -47,6 +47,18 @@ struct ScalePlan {
   std::vector<std::string> score_linears;
 };
 
+// The ends of a model, outside its blocks: they stay dense unless they are asked for.
+enum class ModelEnd { kEmbedding, kHead };
+
+// Both are matrices [vocabulary, width]: the rows an id looks up, and the rows that give logits.
+struct ModelExtras {
+  std::string embedding;  // full name: "model.embed_tokens"
+  std::string head;       // "lm_head"
+  std::vector<int64_t> embedding_shape;
+  std::vector<int64_t> head_shape;
+  bool tied_head = false;  // the head computes with the embedding's weights
+};
+
 class BlockModel {
  public:
   virtual ~BlockModel() = default;
@@ -92,10 +104,22 @@ class BlockModel {
   // again or released.
   virtual void try_weights(const std::string& linear, const at::Tensor& weights);
 
+  // Of the ends. A tied head is one tensor with the embedding until either is replaced; from then
+  // on they are two, the other one as loaded.
+  virtual ModelExtras extras() const = 0;
+  // In the model's dtype on the host, as loaded or replaced; may be a view of the file.
+  virtual at::Tensor end_weight(ModelEnd end) = 0;
+  // From now on `end` computes with `replacement`, its weights in the model's dtype. Throws Error
+  // naming the end if the shape differs.
+  virtual void replace_end(ModelEnd end, const LinearReplacement& replacement) = 0;
+  // What the head multiplies [.., width], of hidden states [.., hidden] that left the last block:
+  // final norm and, where a model has one, the projection before the head.
+  virtual at::Tensor head_input(const at::Tensor& hidden) = 0;
+
   // The whole loaded block: output hidden states of `hidden`.
   at::Tensor run_block(const at::Tensor& hidden);
 
-  // Number of all weights, head and embeddings included (a tied head counted once); for
+  // Number of all weights, head and embeddings included (a head counted once while it is tied); for
   // bits_per_weight.*.
   virtual int64_t parameter_count() const = 0;
 };

@@ -8,6 +8,7 @@
 #include "common/hash.h"
 #include "methods/clock.h"
 #include "methods/hessian.h"
+#include "methods/quantize_embedding.h"
 
 namespace gptqb {
 namespace {
@@ -42,16 +43,13 @@ class Driver {
 
   QuantizeReport run(const at::Tensor& calibration, const at::Tensor& heldout) {
     has_calibration_ = calibration.defined() && calibration.size(0) > 0;
-    const bool has_heldout = heldout.defined() && heldout.size(0) > 0;
     make_plan();
     if (!anything_to_do()) {
       for (int64_t block = 0; block < model_.block_count(); ++block) report_skipped(block);
       return finish();
     }
-    clock_.enter("forward");
-    if (has_calibration_) calibration_ = embed(calibration);
-    if (has_heldout) heldout_quantized_ = heldout_dense_ = embed(heldout);
-
+    report_.untied_head = (head_ || options_.embedding) && model_.extras().tied_head;
+    embed_windows(calibration, heldout);
     progress_.begin("blocks", model_.block_count());
     for (int64_t block = 0; block < model_.block_count(); ++block) {
       throw_if_interrupted();
@@ -63,6 +61,8 @@ class Driver {
     }
     clock_.enter("read");
     model_.release_block();
+    if (head_ && !resume_head()) quantize_head();
+    clock_.enter("read");
     return finish();
   }
 
@@ -82,6 +82,28 @@ class Driver {
       }
       plan_.push_back(std::move(stages));
     }
+    if (options_.head) plan_head();
+    if (options_.embedding) options_.embedding->validate(model_.extras().embedding);
+  }
+
+  // The head is a linear like others, but no rule of the layers reaches it.
+  void plan_head() {
+    const std::string name = model_.extras().head;
+    LayerPlan plan{.linear = name,
+                   .layer = name,
+                   .settings = {.skip = false,
+                                .method = options_.method.name,
+                                .quant = *options_.head,
+                                .rule = ""},
+                   .quantizer = quantizers().at(options_.method.name).make(),
+                   .skipped = ""};
+    plan.settings.quant.validate(name);
+    if (!plan.quantizer)
+      throw Error(name, "expected a method that quantizes, got " + options_.method.name);
+    if (plan.quantizer->needs_stats() && !has_calibration_)
+      throw Error(name,
+                  "expected calibration windows for method " + options_.method.name + ", got none");
+    head_ = std::move(plan);
   }
 
   LayerPlan plan_layer(const std::string& layer, const std::string& linear,
@@ -114,6 +136,7 @@ class Driver {
   }
 
   bool anything_to_do() const {
+    if (head_ || options_.embedding) return true;
     for (const auto& block : plan_)
       for (const auto& stage : block)
         if (has_work(stage)) return true;
@@ -146,6 +169,25 @@ class Driver {
       stream.push_back(model_.embed(ids.narrow(0, begin, std::min(step, ids.size(0) - begin))));
     }
     return stream;
+  }
+
+  // The streams that enter block 0. What is "quantized" sees the quantized embedding, what is dense
+  // the one as loaded.
+  void embed_windows(const at::Tensor& calibration, const at::Tensor& heldout) {
+    const bool has_heldout = heldout.defined() && heldout.size(0) > 0;
+    clock_.enter("forward");
+    if (has_heldout) heldout_quantized_ = heldout_dense_ = embed(heldout);
+    if (has_calibration_) calibration_ = embed(calibration);
+    if (!options_.embedding) return;
+    clock_.enter("solve");
+    auto result =
+        quantize_embedding(model_, *options_.embedding, options_.compat, calibration, heldout);
+    count_end(*options_.embedding, result.replacement);
+    model_.replace_end(ModelEnd::kEmbedding, result.replacement);
+    report_.layers.push_back(std::move(result.health));
+    clock_.enter("forward");
+    if (has_heldout) heldout_quantized_ = embed(heldout);
+    if (has_calibration_ && !dense_inputs()) calibration_ = embed(calibration);
   }
 
   Stream run_block(const Stream& stream) {
@@ -239,8 +281,9 @@ class Driver {
     }
   }
 
-  // The last block feeds nothing, so its output is not computed and not checked on resuming.
-  bool has_output(int64_t block) const { return has_calibration_ && !is_last(block); }
+  // The last block feeds at most the head; without it its output is not computed and not checked on
+  // resuming.
+  bool has_output(int64_t block) const { return has_calibration_ && (!is_last(block) || head_); }
 
   // Published flow: statistics of all stages from the dense block, then all linears, then the
   // quantized block.
@@ -351,6 +394,7 @@ class Driver {
       auto result = layer.quantizer->quantize(problem);
       result.replacement.validate(layer.layer);
       result.health.seconds_hessian = data.seconds_hessian / static_cast<double>(sharing);
+      result.health.rule = layer.settings.rule;
       count(layer, result.replacement);
       model_.replace(layer.linear, result.replacement);
       note(result.health);
@@ -362,6 +406,58 @@ class Driver {
     }
   }
 
+  // --- the head ---
+
+  // On the windows as they left the last block. Kept for resuming, as a block behind the last.
+  void quantize_head() {
+    StageData data;
+    clock_.enter("forward");
+    for (const auto& hidden : calibration_) {
+      throw_if_interrupted();
+      collect(data.stats, model_.head_input(hidden), data.seconds_hessian);
+    }
+    for (const auto& hidden : dense_inputs() ? heldout_dense_ : heldout_quantized_)
+      collect(data.heldout, model_.head_input(hidden), data.seconds_hessian);
+    throw_if_interrupted();
+    clock_.enter("solve");
+    const LinearProblem problem{.layer = head_->layer,
+                                .weight = model_.end_weight(ModelEnd::kHead).to(model_.device()),
+                                .stats = data.stats.get(),
+                                .heldout = data.heldout.get(),
+                                .quant = head_->settings.quant,
+                                .method = options_.method,
+                                .compat = options_.compat,
+                                .factors = &data.factors};
+    auto result = head_->quantizer->quantize(problem);
+    result.replacement.validate(head_->layer);
+    result.health.seconds_hessian = data.seconds_hessian;
+    count_end(head_->settings.quant, result.replacement);
+    model_.replace_end(ModelEnd::kHead, result.replacement);
+    note(result.health);
+    report_.layers.push_back(result.health);
+    clock_.enter("read");
+    clock_.move("solve", "factor", result.health.seconds_factor);
+    if (options_.resume == nullptr) return;
+    clock_.enter("write");
+    FinishedBlock finished;
+    finished.linears[head_->linear] = result.replacement.to(at::kCPU);
+    finished.health = {std::move(result.health)};
+    options_.resume->save(model_.block_count(), finished);
+  }
+
+  // Takes the head from the store. False: not there.
+  bool resume_head() {
+    if (options_.resume == nullptr) return false;
+    auto kept = options_.resume->load(model_.block_count());
+    if (!kept || !kept->linears.contains(head_->linear)) return false;
+    const LinearReplacement& linear = kept->linears.at(head_->linear);
+    linear.validate(head_->layer);
+    count_end(head_->settings.quant, linear);
+    model_.replace_end(ModelEnd::kHead, linear.to(model_.device()));
+    report_.layers.insert(report_.layers.end(), kept->health.begin(), kept->health.end());
+    return true;
+  }
+
   // --- what is recorded ---
 
   static LayerHealth skipped_health(const LayerPlan& layer) {
@@ -369,6 +465,7 @@ class Driver {
     health.layer = layer.layer;
     health.method = "none";
     health.status = layer.skipped;
+    health.rule = layer.settings.rule;
     return health;
   }
 
@@ -388,6 +485,12 @@ class Driver {
     const bool half = layer.settings.quant.scale_dtype == ScaleDtype::kFloat16;
     report_.quantized_weights += replacement.out_features() * replacement.in_features();
     report_.quantized_bits += replacement.stored_bits(half ? 16 : 32);
+  }
+
+  void count_end(const QuantConfig& quant, const LinearReplacement& replacement) {
+    const bool half = quant.scale_dtype == ScaleDtype::kFloat16;
+    report_.end_weights += replacement.out_features() * replacement.in_features();
+    report_.end_bits += replacement.stored_bits(half ? 16 : 32);
   }
 
   // What a user should see while it happens; the tables show it again.
@@ -482,6 +585,7 @@ class Driver {
   Progress& progress_;
   PhaseClock clock_;
   std::vector<std::vector<std::vector<LayerPlan>>> plan_;  // [block][stage][linear]
+  std::optional<LayerPlan> head_;                          // empty: stays dense
   bool has_calibration_ = false;
   std::optional<double> outlier_threshold_;
   Stream

@@ -20,9 +20,11 @@ struct LayerSettings {
   bool skip = false;
   std::string method;
   QuantConfig quant;
+  std::string rule = "";  // text of the override they come from; empty: none
 };
 
-// A finished block, as kept for resuming: its layers and a hash of the activations it put out.
+// A finished block, as kept for resuming: its layers and a hash of the activations it put out. The
+// head is kept as one more block behind the last.
 struct FinishedBlock {
   std::map<std::string, LinearReplacement> linears;  // by name within the block; CPU tensors
   // Scales that moved out of norms, linears and activations, by name within the block; CPU, f32.
@@ -44,13 +46,17 @@ struct QuantizeOptions {
   CompatPolicy compat;
   // Settings by full layer name; called once per layer.
   std::function<LayerSettings(const std::string& layer)> settings;
+  // The ends of the model; empty: they stay dense. The head is quantized by `method`, on H of its
+  // inputs behind the last block; the embedding row by row to the nearest (quantize_embedding.h).
+  std::optional<QuantConfig> head;
+  std::optional<QuantConfig> embedding;
   int64_t sequences_per_chunk = 1;  // sequences that run through a block together
   ResumeStore* resume = nullptr;    // null: nothing is kept
   Progress* progress = nullptr;     // null: silent
 };
 
 struct QuantizeReport {
-  std::vector<LayerHealth> layers;  // in model order
+  std::vector<LayerHealth> layers;  // in model order, ends included where they were quantized
   std::map<std::string, double>
       seconds;               // exclusive wall time by phase: read, forward, hessian, factor, solve
   double seconds_total = 0;  // of the whole call
@@ -58,14 +64,17 @@ struct QuantizeReport {
   int64_t linear_weights = 0;  // number of weights in all linears of all blocks, skipped ones too
   int64_t quantized_weights = 0;  // number of weights replaced
   int64_t quantized_bits = 0;     // bits they take, scales, zeros and indices counted
+  int64_t end_weights = 0;        // the same two of head and embedding
+  int64_t end_bits = 0;
+  bool untied_head = false;  // head and embedding were one tensor and are two now
 };
 
-// Quantizes every linear of every block of `model` in place. `calibration` and `heldout` are i64
-// [sequences, seqlen] (heldout may be undefined: no held-out errors, no drift). Without
-// true_sequential all statistics of a block come from the dense block; with it each stage sees the
-// quantized stages before it, in one pass. Throws Error naming the layer; Interrupted between units
-// of work, after which the same call with the same resume store goes on from the last finished
-// block and checks its output's hash.
+// Quantizes every linear of every block of `model` in place, and its ends where `options` say so.
+// `calibration` and `heldout` are i64 [sequences, seqlen] (heldout may be undefined: no held-out
+// errors, no drift). Without true_sequential all statistics of a block come from the dense block;
+// with it each stage sees the quantized stages before it, in one pass. Throws Error naming the
+// layer; Interrupted between units of work, after which the same call with the same resume store
+// goes on from the last finished block and checks its output's hash.
 QuantizeReport quantize_model(BlockModel& model, const at::Tensor& calibration,
                               const at::Tensor& heldout, const QuantizeOptions& options);
 

@@ -91,6 +91,7 @@ struct LayerHealth {
   int64_t sequences = 0;
   // "ok", or what was done instead: "rtn: <reason>", "skipped: <reason>".
   std::string status = "ok";
+  std::string rule;  // the override that chose its settings; empty: none did. Set by the driver
   double seconds_hessian = 0;
   double seconds_factor = 0;
   double seconds_solve = 0;

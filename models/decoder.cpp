@@ -56,6 +56,26 @@ std::string index_text(int64_t position, at::IntArrayRef shape) {
   return "[" + text + "]";
 }
 
+int64_t elements_of(const std::vector<int64_t>& shape) {
+  int64_t count = 1;
+  for (const int64_t size : shape) count *= size;
+  return count;
+}
+
+// "lm_head" of "lm_head.weight".
+std::string without_weight(const std::string& tensor) {
+  return tensor.substr(0, tensor.rfind('.'));
+}
+
+void check_shape(const std::string& layer, const LinearReplacement& replacement, int64_t rows,
+                 int64_t columns) {
+  if (replacement.out_features() == rows && replacement.in_features() == columns) return;
+  throw Error(layer, "expected codes of shape " + std::to_string(rows) + " x " +
+                         std::to_string(columns) + ", got " +
+                         std::to_string(replacement.out_features()) + " x " +
+                         std::to_string(replacement.in_features()));
+}
+
 }  // namespace
 
 Decoder::Decoder(ModelSource source, DecoderFacts facts)
@@ -99,10 +119,10 @@ int64_t Decoder::parameter_count() const {
   int64_t count = 0;
   for (const auto& [name, in_file] : names_in_files_) {
     if (facts_.tied_head && name == facts_.head) continue;
-    int64_t elements = 1;
-    for (const int64_t size : tensors_.info(in_file).shape) elements *= size;
-    count += elements;
+    count += elements_of(tensors_.info(in_file).shape);
   }
+  // An untied head is a second tensor of the embedding's shape.
+  if (facts_.tied_head && !tied()) count += elements_of(extras().head_shape);
   return count;
 }
 
@@ -180,12 +200,7 @@ at::Tensor Decoder::weight(const std::string& linear) const {
 void Decoder::replace(const std::string& linear, const LinearReplacement& replacement) {
   const at::Tensor current = weight(linear);
   const std::string layer = block_name(loaded_block_) + "." + linear;
-  const int64_t rows = replacement.out_features();
-  const int64_t columns = replacement.in_features();
-  if (rows != current.size(0) || columns != current.size(1))
-    throw Error(layer, "expected codes of shape " + std::to_string(current.size(0)) + " x " +
-                           std::to_string(current.size(1)) + ", got " + std::to_string(rows) +
-                           " x " + std::to_string(columns));
+  check_shape(layer, replacement, current.size(0), current.size(1));
   int8_.erase(layer);
   block_int8_.erase(linear);
   if (const auto* int8 = std::get_if<Int8Linear>(&replacement.form)) {
@@ -258,6 +273,8 @@ at::Tensor Decoder::checked_ids(const at::Tensor& ids) const {
 }
 
 at::Tensor Decoder::gather_rows(const std::string& name, const at::Tensor& ids) {
+  if (name == facts_.embedding && embedding_.defined())
+    return at::embedding(embedding_, ids).to(device_);
   check_finite(name);
   // The whole table is cast only where the head needs it.
   return at::embedding(tensors_.view(names_in_files_.at(name)), ids).to(dtype_).to(device_);
@@ -269,8 +286,41 @@ const at::Tensor& Decoder::end_tensor(const std::string& name) {
   return ends_.emplace(name, host_tensor(name).to(device_)).first->second;
 }
 
-at::Tensor Decoder::apply_head(const at::Tensor& hidden) {
-  return at::linear(hidden, end_tensor(facts_.tied_head ? facts_.embedding : facts_.head));
+ModelExtras Decoder::extras() const {
+  const std::string& head = facts_.tied_head ? facts_.embedding : facts_.head;
+  return {.embedding = without_weight(facts_.embedding),
+          .head = without_weight(facts_.head),
+          .embedding_shape = tensors_.info(names_in_files_.at(facts_.embedding)).shape,
+          .head_shape = tensors_.info(names_in_files_.at(head)).shape,
+          .tied_head = tied()};
+}
+
+at::Tensor Decoder::end_weight(ModelEnd end) {
+  const bool head = end == ModelEnd::kHead;
+  const at::Tensor& replaced = head ? head_ : embedding_;
+  if (replaced.defined()) return replaced.to(at::kCPU);
+  return host_tensor(head && !facts_.tied_head ? facts_.head : facts_.embedding);
+}
+
+void Decoder::replace_end(ModelEnd end, const LinearReplacement& replacement) {
+  const bool head = end == ModelEnd::kHead;
+  const ModelExtras names = extras();
+  const std::vector<int64_t>& shape = head ? names.head_shape : names.embedding_shape;
+  check_shape(head ? names.head : names.embedding, replacement, shape[0], shape[1]);
+  const at::Tensor dequantized = replacement.effective_weights(dtype_);
+  if (!head) {
+    embedding_ = dequantized.to(at::kCPU);
+    return;
+  }
+  head_ = dequantized.to(device_);
+  ends_.erase(facts_.tied_head ? facts_.embedding : facts_.head);
+}
+
+at::Tensor Decoder::logits(const at::Tensor& hidden) {
+  const at::Tensor input = head_input(hidden);
+  if (head_.defined()) return at::linear(input, head_);
+  // Of a tied head the file's tensor, also where the embedding was replaced.
+  return at::linear(input, end_tensor(facts_.tied_head ? facts_.embedding : facts_.head));
 }
 
 }  // namespace gptqb

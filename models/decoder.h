@@ -49,6 +49,10 @@ class Decoder : public CausalLm {
   void replace(const std::string& linear, const LinearReplacement& replacement) override;
   void divide_output(const std::string& producer, const at::Tensor& scale) override;
   void try_weights(const std::string& linear, const at::Tensor& weights) override;
+  ModelExtras extras() const override;
+  at::Tensor end_weight(ModelEnd end) override;
+  void replace_end(ModelEnd end, const LinearReplacement& replacement) override;
+  at::Tensor logits(const at::Tensor& hidden) override;
 
  protected:
   // Checks the checkpoint against the table, and a tied head against its twin. Throws Error.
@@ -62,8 +66,6 @@ class Decoder : public CausalLm {
   // A tensor outside the blocks, in the model's dtype on its device; kept there from its first use
   // on.
   const at::Tensor& end_tensor(const std::string& name);
-  // Hidden states of embedding width -> logits.
-  at::Tensor apply_head(const at::Tensor& hidden);
 
   // A tensor of the loaded block by its name within the block; undefined if the table has none of
   // that name.
@@ -79,6 +81,8 @@ class Decoder : public CausalLm {
   void check_finite(const std::string& name);
   at::Tensor host_tensor(const std::string& name);
   void check_tied_head() const;
+  // Whether the head computes with the embedding's tensor.
+  bool tied() const { return facts_.tied_head && !head_.defined() && !embedding_.defined(); }
 
   TensorReader tensors_;
   DecoderFacts facts_;
@@ -92,6 +96,8 @@ class Decoder : public CausalLm {
   std::map<std::string, at::Tensor> replaced_;  // by full name, on the host
   std::map<std::string, Int8Linear> int8_;      // by full name, on the host
   std::map<std::string, at::Tensor> divisors_;  // of activations by full name, on the device
+  at::Tensor head_;       // replaced head, on the device; undefined: as loaded
+  at::Tensor embedding_;  // replaced embedding, on the host; undefined: as loaded
   int64_t loaded_block_ = -1;
   std::map<std::string, at::Tensor> block_;       // by name within the block, on the device
   std::map<std::string, Int8Linear> block_int8_;  // the same for linears that round their inputs

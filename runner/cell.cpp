@@ -60,10 +60,17 @@ std::string Cell::setting(const std::string& key) const {
   return "";
 }
 
+std::optional<QuantConfig> Cell::with_bits(std::optional<int64_t> bits) const {
+  if (!bits) return std::nullopt;
+  QuantConfig quant = resolved_.quant;
+  quant.bits = *bits;
+  return quant;
+}
+
 LayerChoice Cell::settings_for(const std::string& layer) const {
   for (const OverrideRule& rule : resolved_.overrides)
     if (glob_match(rule.match, layer)) return rule.choice;
-  return {false, resolved_.method.name, resolved_.quant};
+  return {false, resolved_.method.name, resolved_.quant, ""};
 }
 
 std::vector<std::string> Cell::unmatched_rules(const std::vector<std::string>& layers) const {
@@ -112,6 +119,8 @@ std::string Cell::summary() const {
   if (quant().grid_search == GridSearch::kMse) text += ", mse grid";
   if (needs_calibration() && calibration().seed != 0)
     text += ", seed " + setting("calibration.seed");
+  if (head()) text += ", head " + setting("quant.head") + " bits";
+  if (embedding()) text += ", embedding " + setting("quant.embedding") + " bits";
   if (!overrides().empty()) text += ", overrides";
   return text;
 }

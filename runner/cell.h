@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,12 +59,16 @@ struct LayerChoice {
   bool skip = false;
   std::string method;
   QuantConfig quant;
+  std::string
+      rule;  // the rule it comes from, as OverrideRule::text; empty: the cell's own settings
 };
 
 // One rule of `overrides`: what layers matching `match` get.
 struct OverrideRule {
-  std::string match;  // glob over full layer names
-  LayerChoice choice;
+  std::string match;   // glob over full layer names
+  LayerChoice choice;  // complete: what the rule does not set is the cell's
+  // "*.down_proj: quant.bits 8": what records and tables call it.
+  const std::string& text() const { return choice.rule; }
 };
 
 // All typed settings of a cell.
@@ -73,7 +78,9 @@ struct ResolvedSettings {
   MethodConfig method;
   QuantConfig quant;
   CompatPolicy compat;
-  std::vector<OverrideRule> overrides;  // the first match wins
+  std::optional<int64_t> head_bits;       // of the output head; empty: it stays dense
+  std::optional<int64_t> embedding_bits;  // of the word embedding
+  std::vector<OverrideRule> overrides;    // the first match wins
   std::vector<EvaluatorSpec> evaluators;
 };
 
@@ -97,6 +104,9 @@ class Cell {
   const CalibrationSpec& calibration() const { return resolved_.calibration; }
   const MethodConfig& method() const { return resolved_.method; }
   const QuantConfig& quant() const { return resolved_.quant; }
+  // `quant` with the bits of the head, of the embedding; empty: it stays dense.
+  std::optional<QuantConfig> head() const { return with_bits(resolved_.head_bits); }
+  std::optional<QuantConfig> embedding() const { return with_bits(resolved_.embedding_bits); }
   const CompatPolicy& compat() const { return resolved_.compat; }
   const std::vector<OverrideRule>& overrides() const { return resolved_.overrides; }
   const std::vector<EvaluatorSpec>& evaluators() const { return resolved_.evaluators; }
@@ -107,7 +117,8 @@ class Cell {
   // cells have no `calibration.*` settings (so that cells which differ only there are one cell).
   bool needs_calibration() const { return needs_calibration_; }
 
-  // Settings of a layer by its full name; the first matching rule wins.
+  // Settings of a layer by its full name; the first matching rule wins. Rules are about the linears
+  // of blocks: head and embedding have keys of their own.
   LayerChoice settings_for(const std::string& layer) const;
   // A sentence for each rule that is the first match of none of `layers` (full names): an error for
   // the caller to raise before any work.
@@ -118,6 +129,7 @@ class Cell {
 
  private:
   Cell() = default;
+  std::optional<QuantConfig> with_bits(std::optional<int64_t> bits) const;
 
   std::string id_;
   std::string canonical_;

@@ -84,8 +84,11 @@ QuantizeReport quantize(const Cell& cell, PreparedCell& prepared, ResumeStore* s
   quantize_options.compat = cell.compat();
   quantize_options.settings = [&cell](const std::string& layer) {
     LayerChoice chosen = cell.settings_for(layer);
-    return LayerSettings{chosen.skip, std::move(chosen.method), chosen.quant};
+    return LayerSettings{chosen.skip, std::move(chosen.method), chosen.quant,
+                         std::move(chosen.rule)};
   };
+  quantize_options.head = cell.head();
+  quantize_options.embedding = cell.embedding();
   quantize_options.resume = store;
   quantize_options.progress = options.progress;
   at::Tensor calibration, heldout;
@@ -124,7 +127,10 @@ void add_sizes(const CausalLm& model, const QuantizeReport& report, std::vector<
   if (linear > 0)
     metrics.push_back(reading("bits_per_weight.linear",
                               (stored + (linear - quantized) * dense_bits) / linear, "bits"));
-  const double model_bits = stored + (all - quantized) * dense_bits;
+  // An untied head is in `all` by now.
+  const auto ends = static_cast<double>(report.end_weights);
+  const double model_bits =
+      stored + static_cast<double>(report.end_bits) + (all - quantized - ends) * dense_bits;
   metrics.push_back(reading("bits_per_weight.model", model_bits / all, "bits"));
   metrics.push_back(reading("bytes.weights", model_bits / 8, "bytes"));
 }
@@ -246,6 +252,11 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& option
     record.resumed_blocks = report.resumed_blocks;
     record.seconds = report.seconds;
     record.metrics.push_back(reading("seconds.quantize", report.seconds_total, "s"));
+    if (report.untied_head) {
+      const ModelExtras ends = model.extras();
+      record.notes.push_back(ends.head + " shared its weights with " + ends.embedding +
+                             " and is untied: parameters and bits_per_weight.model count both");
+    }
   }
   add_sizes(model, report, record.metrics);
 

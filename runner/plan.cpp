@@ -131,6 +131,9 @@ class Planner {
     std::set<std::string> seen;
     for (const Settings& settings : combinations(experiment_)) {
       const Values full = with_defaults(settings, faults_);
+      if (const auto rules = settings.find("overrides");
+          rules != settings.end() && !rules->second.value.empty())
+        rules_ = rules->second;
       bool excluded = false;
       for (size_t i = 0; i < used.size(); ++i) {
         if (!matches(experiment_.exclude[i].first, full)) continue;
@@ -161,6 +164,21 @@ class Planner {
     if (values_.empty() && faults_.empty())
       faults_.add(experiment_.start, "exclude",
                   "expected at least one cell, got none: `exclude` leaves out all of them");
+    check_overrides(result);
+  }
+
+  // A dense cell beside others drops the rules, as it drops `quant`. If no cell keeps them, they
+  // were meant for a method that is not there.
+  void check_overrides(Plan& result) {
+    const auto dropped = [](const Values& values) { return values.count("overrides") == 0; };
+    if (rules_.value.is_null() || !std::all_of(values_.begin(), values_.end(), dropped)) return;
+    if (experiment_.forced.empty())
+      faults_.add(rules_.position, "overrides",
+                  "expected a method that quantizes beside the rules, got only none, which leaves "
+                  "every layer dense. Add one to method.name, or leave the rules out");
+    else
+      result.notes.push_back(
+          "overrides change nothing: under --set every cell is dense (method none)");
   }
 
   // Every entry must be able to get a verdict; under --set cells may have moved away from it, which
@@ -225,6 +243,7 @@ class Planner {
   const Experiment& experiment_;
   const PlanOptions& options_;
   Faults faults_;
+  Setting rules_;               // `overrides` of some cell; null: none has any
   std::vector<Values> values_;  // of each cell, duplicates merged
   std::vector<std::vector<Expectation>> expectations_;
 };

@@ -49,6 +49,12 @@ bool rules_search_grids(const Values& values) {
   return false;
 }
 
+// Keys that came later, or say nothing at their default: without them cells keep their id.
+bool is_absent_at_default(const std::string& key) {
+  return key == "method.order" || key == "overrides" || key == "quant.head" ||
+         key == "quant.embedding";
+}
+
 // Keys of `method` that belong to one method only.
 const std::map<std::string, std::string>& own_keys() {
   static const std::map<std::string, std::string> keys = {
@@ -205,7 +211,7 @@ Values identity(const Values& full) {
     const bool later_default = spec.planned == std::vector<std::string>{"*"} &&
                                value == spec.default_value && !starts_with(key, "evaluate.");
     if (key == "method.order" && is_own_order(full, value)) continue;
-    if (key == "overrides" && value == spec.default_value) continue;
+    if (is_absent_at_default(key) && value == spec.default_value) continue;
     if (!later_default && uses(full, key)) result[key] = value;
   }
   return result;

@@ -99,6 +99,16 @@ KeySpec model_word(std::string key, std::string ModelSpec::*member, std::vector<
   return spec;
 }
 
+// Bits of an end of the model; `none` leaves it dense.
+KeySpec model_end(std::string key, std::optional<int64_t> ResolvedSettings::*bits,
+                  std::string meaning) {
+  KeySpec spec = word(std::move(key), {"none", "2", "3", "4", "8"}, "none", std::move(meaning));
+  spec.bind = [bits](ResolvedSettings& settings, const json& value) {
+    settings.*bits = value.is_string() ? std::nullopt : std::optional(value.get<int64_t>());
+  };
+  return spec;
+}
+
 // No value of `spec` but the default works yet.
 KeySpec planned(KeySpec spec) {
   spec.planned = {"*"};
@@ -183,11 +193,14 @@ void bind_rules(ResolvedSettings& settings, const json& value) {
     patched.method = settings.method;
     OverrideRule result;
     result.match = rule.at("match").get<std::string>();
+    std::vector<std::string> changes;
     for (const auto& [key, set] : rule.items()) {
       if (key == "skip") result.choice.skip = set.get<bool>();
       const KeySpec* spec = find_key(key);
       if (spec != nullptr && spec->bind) spec->bind(patched, set);
+      if (key != "match") changes.push_back(key + " " + value_text(set));
     }
+    result.choice.rule = result.match + ": " + join(changes, ", ");
     result.choice.method = patched.method.name;
     result.choice.quant = patched.quant;
     settings.overrides.push_back(result);
@@ -405,11 +418,10 @@ void append_quant(std::vector<KeySpec>& table) {
   table.push_back(field("quant.grid_shrink", KeyType::kFloat, quant, &QuantConfig::grid_shrink,
                         {0, 1},
                         "grid search: share of the steps that are tried, above 0 and below 1"));
-  for (const char* end : {"head", "embedding"})
-    table.push_back(planned(word(std::string("quant.") + end, {"none", "2", "3", "4", "8"}, "none",
-                                 end == std::string("head")
-                                     ? "bits of the output projection; a tied one is untied"
-                                     : "bits of the token embedding")));
+  table.push_back(model_end("quant.head", &ResolvedSettings::head_bits,
+                            "bits of the output projection; a tied one is untied"));
+  table.push_back(model_end("quant.embedding", &ResolvedSettings::embedding_bits,
+                            "bits of the token embedding, rounded to the nearest by any method"));
 }
 
 void append_compat(std::vector<KeySpec>& table) {

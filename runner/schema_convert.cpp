@@ -284,6 +284,11 @@ std::optional<json> convert_mixture(const KeySpec& spec, const YamlNode& node, F
   return result;
 }
 
+// What a rule may set of `quant`: head and embedding are no layers that rules reach.
+bool is_layer_key(const std::string& key) {
+  return key.compare(0, 6, "quant.") == 0 && key != "quant.head" && key != "quant.embedding";
+}
+
 // Keys of a rule may be dotted ("quant.bits") or nested ("quant: {bits: 8}").
 bool convert_rule_entries(const YamlNode& node, const std::string& prefix, json& rule,
                           Faults& faults) {
@@ -304,12 +309,12 @@ bool convert_rule_entries(const YamlNode& node, const std::string& prefix, json&
     } else if (key == "skip") {
       own.type = KeyType::kBool;
       spec = &own;
-    } else if (spec == nullptr || (key != "method.name" && key.compare(0, 6, "quant.") != 0)) {
+    } else if (spec == nullptr || (key != "method.name" && !is_layer_key(key))) {
       std::string message =
           "expected match, skip, method.name or a key of quant, got '" + key + "'.";
       std::vector<std::string> known = {"match", "skip", "method.name"};
       for (const KeySpec& each : key_table())
-        if (each.key.compare(0, 6, "quant.") == 0) known.push_back(each.key);
+        if (is_layer_key(each.key)) known.push_back(each.key);
       std::string near = nearest_name(key, known);
       if (near.empty()) near = nearest_name("quant." + key, known);
       if (!near.empty()) message += " Did you mean '" + near + "'?";

@@ -185,9 +185,7 @@ class Bloom : public Decoder {
     return plan;
   }
 
-  at::Tensor logits(const at::Tensor& hidden) override {
-    return apply_head(end_norm(hidden, "ln_f"));
-  }
+  at::Tensor head_input(const at::Tensor& hidden) override { return end_norm(hidden, "ln_f"); }
 
  private:
   static std::string named(const std::string& name) { return kRoot + name; }

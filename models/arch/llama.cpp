@@ -158,8 +158,8 @@ class Llama : public Decoder {
     return plan;
   }
 
-  at::Tensor logits(const at::Tensor& hidden) override {
-    return apply_head(rms_norm(hidden, end_tensor("model.norm.weight")));
+  at::Tensor head_input(const at::Tensor& hidden) override {
+    return rms_norm(hidden, end_tensor("model.norm.weight"));
   }
 
  private:

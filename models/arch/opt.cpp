@@ -154,7 +154,7 @@ class Opt : public Decoder {
     return plan;
   }
 
-  at::Tensor logits(const at::Tensor& hidden) override {
+  at::Tensor head_input(const at::Tensor& hidden) override {
     at::Tensor x = hidden;
     if (config_.final_norm) {
       const bool affine = config_.norm_affine;
@@ -162,7 +162,7 @@ class Opt : public Decoder {
                affine ? end_tensor(named("final_layer_norm.bias")) : at::Tensor());
     }
     if (config_.projects()) x = at::linear(x, end_tensor(named("project_out.weight")));
-    return apply_head(x);
+    return x;
   }
 
  private:

@@ -38,6 +38,7 @@ std::string experiment_text(const std::string& experiment, const ReportData& dat
   append(kLegend, text);
   append(verdict_table(verdicts), text);
   append(seeds_table(rows), text);
+  append(rules_section(rows), text);
   append(remarks(rows), text);
   append(provenance(rows), text);
   return text;

@@ -27,7 +27,8 @@ constexpr const char* kColumns[] = {"cell_id",
                                     "status",
                                     "seconds_hessian",
                                     "seconds_factor",
-                                    "seconds_solve"};
+                                    "seconds_solve",
+                                    "rule"};
 
 }  // namespace
 
@@ -63,6 +64,7 @@ std::string layers_csv(const std::vector<Record>& records) {
       table.set("seconds_hessian", layer.seconds_hessian);
       table.set("seconds_factor", layer.seconds_factor);
       table.set("seconds_solve", layer.seconds_solve);
+      table.set("rule", layer.rule);
     }
   }
   return table.text();

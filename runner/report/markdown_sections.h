@@ -18,6 +18,8 @@ std::string main_table(const RecordPointers& rows, const std::vector<Record>& al
 std::string seeds_table(const RecordPointers& rows);
 // What the numbers stand on: shared settings, token windows, device, program.
 std::string provenance(const RecordPointers& rows);
+// Of cells with `overrides`: how many layers each rule took, and the bits a weight that come of it.
+std::string rules_section(const RecordPointers& rows);
 // Cells without a result, and notes of those that have one.
 std::string remarks(const RecordPointers& rows);
 std::string verdict_table(const std::vector<Verdict>& verdicts);

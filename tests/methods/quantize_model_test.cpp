@@ -29,6 +29,7 @@ class TinyModel : public BlockModel {
  public:
   explicit TinyModel(int64_t blocks) : stages_{{{"gate", "up"}}, {{"down"}}} {
     embedding_ = normal_matrix(kVocabulary, kHidden, 100).to(at::kFloat);
+    head_ = normal_matrix(kVocabulary, kHidden, 101).to(at::kFloat);
     for (int64_t b = 0; b < blocks; ++b)
       weights_.push_back(
           {{"gate", normal_matrix(kInner, kHidden, 10 * b + 1).to(at::kFloat) * 0.4},
@@ -66,6 +67,16 @@ class TinyModel : public BlockModel {
     weights_.at(loaded_).at(linear) = replacement.effective_weights(at::kFloat);
     replaced.insert(block_name(loaded_) + "." + linear);
   }
+  ModelExtras extras() const override {
+    return {"embedding", "head", {kVocabulary, kHidden}, {kVocabulary, kHidden}, false};
+  }
+  at::Tensor end_weight(ModelEnd end) override {
+    return end == ModelEnd::kHead ? head_ : embedding_;
+  }
+  void replace_end(ModelEnd end, const LinearReplacement& replacement) override {
+    (end == ModelEnd::kHead ? head_ : embedding_) = replacement.effective_weights(at::kFloat);
+  }
+  at::Tensor head_input(const at::Tensor& hidden) override { return at::tanh(hidden); }
   int64_t parameter_count() const override { return 0; }
 
   // The whole model on `ids`, without touching the counters.
@@ -94,6 +105,7 @@ class TinyModel : public BlockModel {
 
   std::vector<Stage> stages_;
   at::Tensor embedding_;
+  at::Tensor head_;
   std::vector<std::map<std::string, at::Tensor>> weights_;
   int64_t loaded_ = -1;
 };
@@ -340,9 +352,15 @@ TEST(QuantizeModel, OverridesReachTheirLayers) {
   const auto base = options.settings;
   options.settings = [base](const std::string& layer) {
     auto settings = base(layer);
-    if (layer == "blocks.0.up") settings.skip = true;
+    if (layer == "blocks.0.up") {
+      settings.skip = true;
+      settings.rule = "*.0.up: skip true";
+    }
     if (layer == "blocks.1.gate") settings.method = "none";
-    if (layer == "blocks.1.down") settings.quant.bits = 8;
+    if (layer == "blocks.1.down") {
+      settings.quant.bits = 8;
+      settings.rule = "*.1.down: quant.bits 8";
+    }
     if (layer == "blocks.1.up") settings.method = "rtn";
     return settings;
   };
@@ -353,6 +371,9 @@ TEST(QuantizeModel, OverridesReachTheirLayers) {
   EXPECT_EQ(report.layers[3].status, "skipped: method none leaves layers dense");
   EXPECT_EQ(report.layers[4].method, "rtn");
   EXPECT_EQ(report.layers[5].bits, 8);
+  EXPECT_EQ(report.layers[0].rule, "");
+  EXPECT_EQ(report.layers[1].rule, "*.0.up: skip true");
+  EXPECT_EQ(report.layers[5].rule, "*.1.down: quant.bits 8");
   EXPECT_EQ(report.quantized_weights, 4 * kHidden * kInner);
 }
 
@@ -375,6 +396,134 @@ TEST(QuantizeModel, TernaryLayersAreReplacedAndCounted) {
   const int64_t groups = (kHidden + 7) / 8;
   EXPECT_EQ(report.quantized_bits,
             2 * (kHidden * kInner * 2 + kInner * groups * 2 * 16 + 32 * kHidden));
+}
+
+constexpr QuantConfig kEndQuant{.bits = 2, .group_size = 8, .scale_dtype = ScaleDtype::kFloat32};
+
+// The head is one more linear: its H is that of what leaves the last (quantized) block, through the
+// final norm.
+TEST(QuantizeModel, TheHeadIsSolvedOnWhatLeavesTheLastBlock) {
+  for (const bool true_sequential : {false, true}) {
+    TinyModel model(2);
+    TinyModel dense(2);
+    auto options = options_for("gptq");
+    options.method.true_sequential = true_sequential;
+    options.head = kEndQuant;
+    const auto report = quantize_model(model, kCalibration, kHeldout, options);
+
+    const auto stats = stats_of(at::tanh(model.forward(kCalibration, 2)));
+    auto problem = layer_problem(dense.end_weight(ModelEnd::kHead), &stats);
+    problem.quant = kEndQuant;
+    const auto expected = quantize_with("gptq", problem);
+    EXPECT_TRUE(at::allclose(model.end_weight(ModelEnd::kHead),
+                             expected.quantized().dequantize(at::kFloat), 1e-5, 1e-6));
+    ASSERT_EQ(report.layers.size(), 7U);
+    const LayerHealth& health = report.layers.back();
+    EXPECT_EQ(health.layer, "head");
+    EXPECT_EQ(health.method, "gptq");
+    EXPECT_EQ(health.bits, 2);
+    EXPECT_EQ(health.tokens, 96);
+    EXPECT_NEAR(*health.relative_error, *expected.health.relative_error, 1e-5);
+    const auto heldout = stats_of(at::tanh(model.forward(kHeldout, 2)));
+    EXPECT_NEAR(*health.relative_error_heldout,
+                *relative_error(dense.end_weight(ModelEnd::kHead), expected.replacement, heldout),
+                1e-5);
+    EXPECT_EQ(report.end_weights, kVocabulary * kHidden);
+    // Groups of 8 of 12 columns: two a row, each a float32 scale and a 2-bit zero.
+    EXPECT_EQ(report.end_bits, kVocabulary * (2 * kHidden + 2 * (32 + 2)));
+    EXPECT_EQ(report.quantized_weights, 2 * 3 * kHidden * kInner) << "of the blocks alone";
+    EXPECT_FALSE(report.untied_head);
+  }
+}
+
+// Rounded to the nearest whatever the method; its errors weigh each row by how often it is looked
+// up, and the blocks behind it see what it became.
+TEST(QuantizeModel, TheEmbeddingIsRoundedAndFeedsTheBlocks) {
+  TinyModel model(1);
+  TinyModel dense(1);
+  auto options = options_for("gptq");
+  options.embedding = kEndQuant;
+  const auto report = quantize_model(model, kCalibration, kHeldout, options);
+
+  const auto weight = dense.end_weight(ModelEnd::kEmbedding);
+  auto rounding = layer_problem(weight, nullptr);
+  rounding.quant = kEndQuant;
+  const auto rounded = quantize_with("rtn", rounding).quantized().dequantize(at::kFloat);
+  EXPECT_TRUE(at::equal(model.end_weight(ModelEnd::kEmbedding), rounded));
+
+  const auto stats = stats_of(model.forward(kCalibration, 0));
+  auto problem = layer_problem(dense.weight_of(0, "gate"), &stats);
+  problem.quant.bits = 3;
+  EXPECT_TRUE(at::allclose(model.weight_of(0, "gate"),
+                           quantize_with("gptq", problem).quantized().dequantize(at::kFloat), 1e-5,
+                           1e-6));
+
+  ASSERT_EQ(report.layers.size(), 4U);
+  const LayerHealth& health = report.layers.front();
+  EXPECT_EQ(health.layer, "embedding");
+  EXPECT_EQ(health.method, "rtn");
+  EXPECT_EQ(health.sequences, 6);
+  const auto share = [&](const at::Tensor& ids) {
+    const auto error = at::embedding(weight - rounded, ids).square().sum();
+    return (error / at::embedding(weight, ids).square().sum()).item<double>();
+  };
+  EXPECT_NEAR(*health.relative_error, share(kCalibration), 1e-6);
+  EXPECT_NEAR(*health.relative_error_heldout, share(kHeldout), 1e-6);
+  EXPECT_EQ(report.end_weights, kVocabulary * kHidden);
+  // Drift is the distance from the model with its own embedding.
+  const auto wanted = dense.forward(kHeldout, 1);
+  EXPECT_NEAR(*report.layers[1].drift,
+              ((model.forward(kHeldout, 1) - wanted).norm() / wanted.norm()).item<double>(), 1e-5);
+}
+
+TEST(QuantizeModel, EndsAreResumedAndNeedNoQuantizedBlock) {
+  for (const bool dense_inputs : {false, true}) {
+    auto options = options_for("gptq");
+    options.method.inputs = dense_inputs ? StatsInputs::kDense : StatsInputs::kQuantized;
+    options.head = options.embedding = kEndQuant;
+    TinyModel whole(2);
+    const auto expected = quantize_model(whole, kCalibration, kHeldout, options);
+    MemoryStore store;
+    options.resume = &store;
+    for (const int64_t stop : {2, 3}) {  // behind the last block, behind the head
+      store.interrupt_after = stop;
+      TinyModel part(2);
+      try {
+        quantize_model(part, kCalibration, kHeldout, options);
+      } catch (const Interrupted&) {
+      }
+      interrupt_requested() = false;
+    }
+    EXPECT_EQ(store.blocks.size(), 3U);
+    TinyModel resumed(2);
+    const auto report = quantize_model(resumed, kCalibration, kHeldout, options);
+    EXPECT_EQ(report.resumed_blocks, 2);
+    for (const ModelEnd end : {ModelEnd::kEmbedding, ModelEnd::kHead})
+      EXPECT_TRUE(at::equal(resumed.end_weight(end), whole.end_weight(end)));
+    ASSERT_EQ(report.layers.size(), 8U);
+    for (size_t i = 0; i < report.layers.size(); ++i) {
+      EXPECT_EQ(report.layers[i].layer, expected.layers[i].layer);
+      EXPECT_EQ(report.layers[i].relative_error, expected.layers[i].relative_error);
+    }
+    EXPECT_EQ(report.end_bits, expected.end_bits);
+  }
+  // All layers of the blocks left dense: the head alone is quantized, without data by rounding.
+  auto options = options_for("rtn");
+  options.settings = [](const std::string&) {
+    return LayerSettings{.skip = true, .method = "rtn", .quant = {}};
+  };
+  options.head = kEndQuant;
+  TinyModel model(2);
+  TinyModel dense(2);
+  const auto report = quantize_model(model, {}, {}, options);
+  EXPECT_EQ(report.quantized_weights, 0);
+  EXPECT_FALSE(at::equal(model.end_weight(ModelEnd::kHead), dense.end_weight(ModelEnd::kHead)));
+  options.method.name = "gptq";
+  EXPECT_THAT([&] { quantize_model(dense, {}, {}, options); },
+              ThrowsMessage<Error>(HasSubstr("[head] expected calibration windows")));
+  options.head->bits = 5;
+  EXPECT_THAT([&] { quantize_model(dense, kCalibration, {}, options); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("head"), HasSubstr("got 5"))));
 }
 
 // RTN needs no data; with data it reports the same columns as GPTQ (EH-17).

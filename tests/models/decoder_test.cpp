@@ -206,6 +206,65 @@ TEST(Replace, RefusesAnotherShape) {
                     HasSubstr("expected codes of shape 48 x 32, got 32 x 48")));
 }
 
+// A model with replaced ends is the untied model whose file holds the dequantized weights,
+// whichever of the two are replaced: a head that shared the embedding keeps the weights as loaded.
+TEST(Ends, ComputeAsIfTheFileHeldTheWeights) {
+  for (const char* variant : {"llama_gqa_tied", "llama_mha", "opt_350m", "bloom_6_heads"}) {
+    const bool was_tied = std::string(variant) != "llama_mha";
+    for (const bool embedding : {false, true}) {
+      for (const bool head : {false, true}) {
+        const auto model = open_model(golden_folder(variant), {"float32", at::kCPU});
+        const int64_t before = model->parameter_count();
+        const ModelExtras ends = model->extras();
+        EXPECT_EQ(ends.tied_head, was_tied) << variant;
+        EXPECT_EQ(ends.head, "lm_head");
+        run_model(*model, some_ids());  // what is cached by then must not stay in use
+        const int64_t width = ends.head_shape[1];
+        const QuantizedLinear replacement = some_quantized(48, width);
+        const at::Tensor weights = (replacement.codes.to(at::kFloat) - 2) * 0.5;
+        if (embedding) model->replace_end(ModelEnd::kEmbedding, replacement);
+        if (head) model->replace_end(ModelEnd::kHead, replacement);
+
+        EditedModel edited(variant);
+        edited.config["tie_word_embeddings"] = false;
+        at::Tensor& table = edited.tensors.at(ends.embedding + ".weight");
+        if (was_tied) edited.tensors["lm_head.weight"] = table.clone();
+        if (head) edited.tensors["lm_head.weight"] = weights;
+        if (embedding) table = weights;
+        EXPECT_TRUE(at::equal(run_model(*model, some_ids()), run_model(*edited.open(), some_ids())))
+            << variant << embedding << head;
+        const bool untied = was_tied && (embedding || head);
+        EXPECT_EQ(model->parameter_count(), before + (untied ? 48 * width : 0)) << variant;
+        EXPECT_EQ(model->extras().tied_head, was_tied && !untied) << variant;
+        if (embedding) {
+          EXPECT_TRUE(at::equal(model->end_weight(ModelEnd::kEmbedding), weights)) << variant;
+        }
+        if (!head) {
+          EXPECT_TRUE(at::equal(model->end_weight(ModelEnd::kHead),
+                                edited.tensors["lm_head.weight"].to(at::kFloat)))
+              << variant;
+        }
+      }
+    }
+  }
+  const auto model = open_model(golden_folder("llama_mha"), {"float32", at::kCPU});
+  EXPECT_THAT(error_of([&] { model->replace_end(ModelEnd::kHead, some_quantized(32, 48)); }),
+              HasSubstr("[lm_head] expected codes of shape 48 x 32, got 32 x 48"));
+}
+
+// What the head multiplies is what logits are made of: final norm, and OPT-350M's projection.
+TEST(Ends, HeadInputTimesTheHeadAreTheLogits) {
+  for (const char* variant : {"llama_mha", "opt_pre_norm", "opt_350m", "bloom_post_norm"}) {
+    const auto model = open_model(golden_folder(variant), {"float32", at::kCPU});
+    const at::Tensor hidden = model->embed(some_ids());
+    const at::Tensor head = model->end_weight(ModelEnd::kHead);
+    EXPECT_TRUE(at::allclose(model->logits(hidden), at::matmul(model->head_input(hidden), head.t()),
+                             1e-5, 1e-5))
+        << variant;
+    EXPECT_EQ(model->head_input(hidden).size(-1), model->extras().head_shape[1]);
+  }
+}
+
 TEST(Device, CudaWithoutADeviceIsAnError) {
   if (at::hasCUDA()) GTEST_SKIP() << "needs a machine without CUDA";
   EXPECT_THAT(error_of([] {

@@ -108,6 +108,80 @@ TEST_F(EndToEnd, OneCommandLeavesTheTableAndItsRecords) {
               fs::is_empty(fs::path(output()) / "work"));
 }
 
+// Mixed precision: which rule took which layer, and bits a weight counted by hand. A block of the
+// model has q 192 x 192, k and v 64 x 192, o 192 x 192, gate and up 512 x 192, down 192 x 512:
+// 393216 weights in 1728 rows.
+TEST_F(EndToEnd, MixedPrecisionIsReportedAndItsBitsAddUp) {
+  write("experiment.yaml",
+        text() +
+            "overrides:\n"
+            "  - {match: \"model.layers.5.*\", skip: true}\n"
+            "  - {match: \"model.layers.0.*\", quant.bits: 4, "
+            "quant.group_size: -1, quant.scale_dtype: float32}\n"
+            "  - {match: \"*.down_proj\", quant.bits: 8, quant.group_size: 128}\n");
+  ASSERT_EQ(run({"--set", "method.name=rtn"}).code, kExitOk);
+  const Record record = records().at(0);
+  ASSERT_EQ(record.layers.size(), 42u);
+  const std::string first =
+      "model.layers.0.*: quant.bits 4, quant.group_size -1, quant.scale_dtype float32";
+  const std::string down = "*.down_proj: quant.bits 8, quant.group_size 128";
+  for (size_t i = 0; i < 42; ++i) {
+    const LayerHealth& layer = record.layers[i];
+    const bool is_down = layer.layer.ends_with("down_proj");
+    const std::string rule = i / 7 == 5   ? "model.layers.5.*: skip true"
+                             : i / 7 == 0 ? first
+                             : is_down    ? down
+                                          : "";
+    EXPECT_EQ(layer.rule, rule) << layer.layer;
+    EXPECT_EQ(layer.bits, i / 7 == 5 ? 0 : i / 7 == 0 ? 4 : is_down ? 8 : 3) << layer.layer;
+  }
+  const double dense_block = 393216 * 32.0;                   // stays float32
+  const double first_block = 393216 * 4.0 + 1728 * (32 + 4);  // a scale and a zero a row
+  const double middle_block = (393216 - 98304) * 3.0 +
+                              (1728 - 192) * 3 * (16 + 3)          // 3 groups a row
+                              + 98304 * 8.0 + 192 * 4 * (16 + 8);  // 4 groups a row
+  const double bits = dense_block + first_block + 4 * middle_block;
+  EXPECT_NEAR(find_metric(record, "bits_per_weight.linear")->value, bits / (6 * 393216), 1e-9);
+  // Beside the linears: a tied embedding 2048 x 192 and 13 norms of 192.
+  const double others = 2048 * 192 + 13 * 192;
+  EXPECT_NEAR(find_metric(record, "bits_per_weight.model")->value,
+              (bits + others * 32) / (6 * 393216 + others), 1e-9);
+  const std::string table = read_file(fs::path(output()) / "table.md");
+  EXPECT_THAT(table,
+              HasSubstr("- `" + down + "` -> 4 layers, e.g. model.layers.1.mlp.down_proj, "));
+  EXPECT_THAT(table, HasSubstr("- `model.layers.5.*: skip true` -> 7 layers, e.g. "));
+  EXPECT_THAT(table, HasSubstr("- no rule -> 24 layers, e.g. "));
+}
+
+// A tied head is untied in the open: a note, and two tensors in the bits of the model.
+TEST_F(EndToEnd, HeadAndEmbeddingAreQuantizedOnRequest) {
+  ASSERT_EQ(
+      run({"--set", "method.name=gptq", "--set", "quant.head=8", "--set", "quant.embedding=4"})
+          .code,
+      kExitOk);
+  const Record record = records().at(0);
+  ASSERT_EQ(record.layers.size(), 44u);
+  EXPECT_EQ(record.layers.front().layer, "model.embed_tokens");
+  EXPECT_EQ(record.layers.front().method, "rtn");
+  EXPECT_EQ(record.layers.front().bits, 4);
+  EXPECT_EQ(record.layers.back().layer, "lm_head");
+  EXPECT_EQ(record.layers.back().method, "gptq");
+  EXPECT_EQ(record.layers.back().tokens, 8 * 64);
+  EXPECT_LT(*record.layers.back().relative_error, *record.layers.back().relative_error_rtn);
+  EXPECT_THAT(record.notes,
+              testing::Contains(
+                  HasSubstr("lm_head shared its weights with model.embed_tokens and is untied")));
+  // Both are 2048 x 192 in groups of 64 columns, a float16 scale and a zero of the codes' width
+  // each; 13 norms of 192 stay float32.
+  const double blocks = 6 * 393216 * (3 + 19.0 / 64);
+  const double ends = 2048 * 192 * (8 + 24.0 / 64 + 4 + 20.0 / 64);
+  const double all = 6 * 393216 + 2 * 2048 * 192 + 13 * 192;
+  EXPECT_NEAR(find_metric(record, "bits_per_weight.linear")->value, 3 + 19.0 / 64, 1e-9);
+  EXPECT_NEAR(find_metric(record, "bits_per_weight.model")->value,
+              (blocks + ends + 13 * 192 * 32) / all, 1e-9);
+  EXPECT_THAT(read_file(fs::path(output()) / "layers.csv"), HasSubstr(",lm_head,gptq,8,64,"));
+}
+
 // Faults EH-07, EH-08, EH-10.
 TEST_F(EndToEnd, ASecondRunKeepsWhatIsDoneAndAFreshOneGivesTheSameNumbers) {
   run();

@@ -378,6 +378,23 @@ TEST(Plan, OrderOfColumnsReachesTheMethod) {
   EXPECT_EQ(made.cells.size(), 3u);
 }
 
+TEST(Cell, HeadAndEmbeddingShareAllButTheirBits) {
+  const std::string start = "method: {name: gptq}\nquant: {bits: 3, group_size: 64";
+  const Cell cell = plan(start + ", head: 4, embedding: 8}\n").cells[0].cell;
+  ASSERT_TRUE(cell.head() && cell.embedding());
+  EXPECT_EQ(cell.head()->bits, 4);
+  EXPECT_EQ(cell.head()->group_size, 64);
+  EXPECT_EQ(cell.embedding()->bits, 8);
+  EXPECT_EQ(cell.quant().bits, 3);
+  EXPECT_EQ(cell.summary(), "gptq 3 bits, groups of 64, head 4 bits, embedding 8 bits");
+  EXPECT_EQ(Cell::from_json(cell.canonical()).id(), cell.id());
+  // A cell that says none is the cell that says nothing.
+  const Cell none = plan(start + ", head: none, embedding: none}\n").cells[0].cell;
+  EXPECT_FALSE(none.head() || none.embedding());
+  EXPECT_EQ(none.id(), plan(start + "}\n").cells[0].cell.id());
+  EXPECT_NE(none.id(), cell.id());
+}
+
 TEST(Plan, RuleWithAnotherMethodBringsItsNeeds) {
   EXPECT_TRUE(plan("method: {name: rtn}\noverrides: [{match: a, method.name: gptq}]\n")
                   .cells[0]
@@ -385,10 +402,32 @@ TEST(Plan, RuleWithAnotherMethodBringsItsNeeds) {
   EXPECT_FALSE(plan("method: {name: rtn}\noverrides: [{match: a, quant.bits: 8}]\n")
                    .cells[0]
                    .cell.needs_calibration());
-  EXPECT_TRUE(plan("method: {name: none}\noverrides: [{match: a, quant.bits: 8}]\n")
+  EXPECT_TRUE(plan("overrides: [{match: a, quant.bits: 8}]\nsweep: {method.name: [none, gptq]}\n")
                   .cells[0]
                   .cell.overrides()
                   .empty());
+}
+
+TEST(Plan, RulesThatOnlyDenseCellsWouldHaveAreAFault) {
+  EXPECT_THAT(fault_of("method: {name: none}\noverrides: [{match: a, quant.bits: 8}]\n"),
+              HasSubstr("overrides: expected a method that quantizes beside the rules, got only "
+                        "none, which leaves every layer dense"));
+  EXPECT_EQ(fault_of("method: {name: none}\noverrides: []\n"), "(nothing thrown)");
+  EXPECT_EQ(fault_of("method: {name: rtn}\noverrides: [{match: a, quant.bits: 8}]\n"),
+            "(nothing thrown)");
+}
+
+TEST(Cell, RulesHaveATextThatRecordsCanCarry) {
+  const Cell cell = plan(
+                        "method: {name: gptq}\noverrides:\n"
+                        "  - {match: \"*.down_proj\", quant.group_size: -1, quant.bits: 8}\n"
+                        "  - {match: \"*.up_proj\", skip: true}\n")
+                        .cells[0]
+                        .cell;
+  EXPECT_EQ(cell.settings_for("a.down_proj").rule,
+            "*.down_proj: quant.bits 8, quant.group_size -1");
+  EXPECT_EQ(cell.settings_for("a.up_proj").rule, "*.up_proj: skip true");
+  EXPECT_EQ(cell.settings_for("a.o_proj").rule, "");
 }
 
 // ---- what is skipped ----
@@ -401,7 +440,7 @@ TEST(Plan, WhatThisBuildCannotRunIsSkippedWithTheReason) {
   EXPECT_EQ(reason("method: {name: gptq, rows: 8}\n"), "not supported yet: method.rows 8");
   EXPECT_EQ(reason("method: {name: gptq, rows: all, layers: \"*\", order: natural}\n"), "");
   EXPECT_EQ(reason("method: {name: gptq, precision: tf32}\nquant: {head: 4}\n"),
-            "not supported yet: method.precision tf32, quant.head 4");
+            "not supported yet: method.precision tf32");
   EXPECT_EQ(reason("method: {name: gptq}\ncalibration: {draw: variable}\n"),
             "not supported yet: calibration.draw variable");
   EXPECT_EQ(reason("method: {name: gptq}\ncalibration: {dataset: [{dataset: c4, share: 0.5}, "
@@ -412,8 +451,8 @@ TEST(Plan, WhatThisBuildCannotRunIsSkippedWithTheReason) {
   EXPECT_EQ(reason("method: {name: gptq}\nevaluate: [{divergence: {datasets: [c4]}}]\n"),
             "not supported yet: evaluate.divergence");
   EXPECT_EQ(reason("method: {name: gptq}\noverrides: [{match: a, method.name: awq}, {match: b, "
-                   "quant.head: 4}]\n"),
-            "not supported yet: method.name awq, quant.head 4");
+                   "quant.bits: ternary}]\n"),
+            "not supported yet: method.name awq, quant.bits ternary");
   EXPECT_EQ(reason("method: {name: gptq}\ndump: [hessians]\n"), "not supported yet: dump hessians");
   EXPECT_EQ(reason("method: {name: gptq}\nlimits: {device_memory: 8}\n"),
             "not supported yet: limits.device_memory 8");

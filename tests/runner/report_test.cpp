@@ -23,6 +23,7 @@ using test::metric;
 using test::record;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 // Rows and cells of RFC 4180 text, with the apostrophe before formulas taken away again.
 std::vector<std::vector<std::string>> parse_csv(const std::string& text) {
@@ -286,13 +287,32 @@ TEST(ReportTest, VerdictsAreInTableAndJson) {
 TEST(ReportTest, LayersHaveTheDocumentedColumns) {
   Record sample = record("g", "gptq", 4, 5, {1});
   sample.layers = {layer("model.layers.0.q")};
+  sample.layers[0].rule = "a: quant.bits 8";
   EXPECT_EQ(
       layers_csv({sample}),
       "cell_id,layer,method,bits,group_size,loss,relative_error,relative_error_heldout,"
       "relative_error_rtn,drift,damping,damping_tries,condition,dead_columns,non_finite_inputs,"
       "outlier_share,clipped,tokens,sequences,status,seconds_hessian,seconds_factor,seconds_"
-      "solve\r\n"
-      "g,model.layers.0.q,gptq,4,-1,1.5,0.25,,,,,0,,0,0,,0,0,0,ok,0,0,0\r\n");
+      "solve,rule\r\n"
+      "g,model.layers.0.q,gptq,4,-1,1.5,0.25,,,,,0,,0,0,,0,0,0,ok,0,0,0,a: quant.bits 8\r\n");
+}
+
+TEST(ReportTest, RulesAreListedWithTheLayersTheyTook) {
+  std::vector<Record> records = three_records();
+  EXPECT_THAT(report_formats().at("md").make.render({records, {}, {}}), Not(HasSubstr("rule")));
+  for (const char* name : {"0.q", "0.k", "0.down", "1.q", "1.k", "1.down"}) {
+    records[2].layers.push_back(layer(name));
+    if (name[2] != 'd') records[2].layers.back().rule = "*.[qk]: quant.bits 8";
+  }
+  records[2].layers.back().rule = "1.*: skip true";
+  records[2].metrics.push_back(metric("bits_per_weight.model", 7.0625));
+  EXPECT_THAT(report_formats().at("md").make.render({records, {}, {}}),
+              HasSubstr("## Which rule took which layer\n\n"
+                        "- g (gptq 4 bits, whole rows), bits a weight 4.125 of the linears, 7.062 "
+                        "of the model\n"
+                        "  - `*.[qk]: quant.bits 8` -> 4 layers, e.g. 0.q, 0.k, 1.q\n"
+                        "  - no rule -> 1 layer: 0.down\n"
+                        "  - `1.*: skip true` -> 1 layer: 1.down\n"));
 }
 
 TEST(ReportTest, WritesAllFilesAndCanBeRebuiltFromRecords) {

@@ -160,6 +160,9 @@ TEST(Schema, RulesOfOverrides) {
   EXPECT_THAT(
       read("overrides", "[{match: a, method.damping: 0.1}]"),
       HasSubstr("expected match, skip, method.name or a key of quant, got 'method.damping'"));
+  EXPECT_THAT(read("overrides", "[{match: lm_head, quant.head: 8}]"),
+              HasSubstr("or a key of quant, got 'quant.head'"))
+      << "no layer has a head";
   EXPECT_THAT(read("overrides", "[{quant.bits: 8}]"), HasSubstr("got a rule without one"));
   EXPECT_THAT(read("overrides", "[{match: a}]"), HasSubstr("beside `match`, got nothing"));
   EXPECT_THAT(read("overrides", "[{match: a, skip: true, quant.bits: 8}]"),

@@ -36,6 +36,10 @@ class FakeLm final : public CausalLm {
   void run_stage(size_t, BlockActivations&) override {}
   at::Tensor weight(const std::string&) const override { return {}; }
   void replace(const std::string&, const LinearReplacement&) override {}
+  ModelExtras extras() const override { return {}; }
+  at::Tensor end_weight(ModelEnd) override { return {}; }
+  void replace_end(ModelEnd, const LinearReplacement&) override {}
+  at::Tensor head_input(const at::Tensor& hidden) override { return hidden; }
   int64_t parameter_count() const override { return table_.numel(); }
 
   int64_t vocab_size() const override { return table_.size(0); }
