@@ -1,5 +1,6 @@
 #include "common/statistics.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -68,6 +69,21 @@ MeanEstimate estimate_mean(const std::vector<double>& samples) {
   result.deviation = std::sqrt(squares / static_cast<double>(result.count - 1));
   result.standard_error = *result.deviation / std::sqrt(static_cast<double>(result.count));
   return result;
+}
+
+double quantile(std::vector<double> values, double probability) {
+  if (!(probability >= 0 && probability <= 1))
+    throw Error("quantile", "expected 0 <= probability <= 1, got " + std::to_string(probability));
+  for (double value : values)
+    if (std::isnan(value)) return value;
+  if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
+  const double place = probability * static_cast<double>(values.size() - 1);
+  const auto below = values.begin() + static_cast<int64_t>(place);
+  std::nth_element(values.begin(), below, values.end());
+  const double share = place - std::floor(place);
+  if (share == 0) return *below;
+  const double above = *std::min_element(below + 1, values.end());
+  return *below + share * (above - *below);
 }
 
 double perplexity_standard_error(double perplexity, double standard_error_of_mean_loss) {

@@ -17,6 +17,10 @@ struct MeanEstimate {
 };
 MeanEstimate estimate_mean(const std::vector<double>& samples);
 
+// The value below which lies the share `probability` (0 .. 1) of `values`, linear between the two
+// nearest (the default of numpy.quantile). NaN for no values, and if one of them is NaN.
+double quantile(std::vector<double> values, double probability);
+
 // Standard error of exp(mean loss) to first order: perplexity x standard error of the mean loss.
 double perplexity_standard_error(double perplexity, double standard_error_of_mean_loss);
 

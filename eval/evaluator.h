@@ -8,6 +8,8 @@
 #include "common/progress.h"
 #include "common/registry.h"
 #include "datasets/windows.h"
+#include "eval/dense_reference.h"
+#include "eval/hidden_states.h"
 #include "eval/metric.h"
 #include "models/causal_lm.h"
 
@@ -22,6 +24,10 @@ struct EvaluationInput {
 struct EvaluationOptions {
   int64_t batch = 0;                 // windows that run together; 0: chosen by the evaluator
   bool loss_in_model_dtype = false;  // compat.loss_dtype: model
+  // Of the evaluated model, where several evaluators may see the same windows; null: not shared.
+  HiddenStateCache* states = nullptr;
+  // For evaluators that compare; null where there is none, which they refuse.
+  DenseReference* dense = nullptr;
   Progress* progress = nullptr;
 };
 

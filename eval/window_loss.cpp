@@ -5,30 +5,11 @@
 
 #include <algorithm>
 
-#include "common/error.h"
-
 namespace gptqb {
 namespace {
 
 // Positions whose logits exist at the same time: 512 x 50k x 4 bytes is 100 MB.
 constexpr int64_t kHeadRows = 512;
-
-void check_windows(const CausalLm& model, const TokenWindows& windows) {
-  const std::string where = "evaluation on " + windows.dataset;
-  if (windows.count < 1 || windows.seqlen < 2)
-    throw Error(where, "expected at least one window of two tokens, got " +
-                           std::to_string(windows.count) + " of " + std::to_string(windows.seqlen));
-  if (windows.seqlen > model.max_positions())
-    throw Error(where, "expected seqlen of at most " + std::to_string(model.max_positions()) +
-                           ", the positions the model has, got " + std::to_string(windows.seqlen) +
-                           ". Set evaluate's seqlen");
-  const auto [least, most] = std::minmax_element(windows.ids.begin(), windows.ids.end());
-  if (*least < 0 || *most >= model.vocab_size())
-    throw Error(where, "expected token ids from 0 to " + std::to_string(model.vocab_size() - 1) +
-                           ", the model's vocabulary, got " +
-                           std::to_string(*least < 0 ? *least : *most) +
-                           ". The tokenizer is another model's");
-}
 
 // Sum over the predicted positions of one window's losses. `hidden` [seqlen, hidden], `ids`
 // [seqlen] i64 on the device.
@@ -53,39 +34,20 @@ double window_loss(CausalLm& model, const at::Tensor& hidden, const at::Tensor& 
 std::vector<double> window_losses(CausalLm& model, const TokenWindows& windows,
                                   const WindowLossOptions& options) {
   c10::InferenceMode inference;
-  check_windows(model, windows);
   Progress& progress = options.progress ? *options.progress : silent_progress();
-  const int64_t tokens = model.device().is_cuda() ? 8192 : 2048;
-  const int64_t batch =
-      std::min(windows.count,
-               options.batch > 0 ? options.batch : std::max<int64_t>(1, tokens / windows.seqlen));
-
-  const at::Tensor ids = at::from_blob(const_cast<int32_t*>(windows.ids.data()),
-                                       {windows.count, windows.seqlen}, at::kInt)
-                             .to(model.device(), at::kLong);
-  progress.begin("blocks on " + windows.dataset, model.block_count() + 1);
-  std::vector<at::Tensor> hidden;
-  for (int64_t first = 0; first < windows.count; first += batch)
-    hidden.push_back(model.embed(ids.narrow(0, first, std::min(batch, windows.count - first))));
-  for (int64_t block = 0; block < model.block_count(); ++block) {
-    model.load_block(block);
-    for (at::Tensor& chunk : hidden) {
-      throw_if_interrupted();
-      chunk = model.run_block(chunk);
-    }
-    progress.advance();
-  }
-  model.release_block();
-
+  WindowStates states = options.states
+                            ? options.states->get(model, windows, options.batch, progress)
+                            : final_hidden_states(model, windows, options.batch, progress);
+  const at::Tensor ids = window_ids(windows, model.device());
   std::vector<double> losses;
-  for (at::Tensor& chunk : hidden) {
+  for (at::Tensor& chunk : states) {
     throw_if_interrupted();
-    for (int64_t i = 0; i < chunk.size(0); ++i)
-      losses.push_back(window_loss(model, chunk[i], ids[static_cast<int64_t>(losses.size())],
-                                   options.loss_in_model_dtype));
+    const at::Tensor hidden = chunk.to(model.device());
     chunk.reset();
+    for (int64_t i = 0; i < hidden.size(0); ++i)
+      losses.push_back(window_loss(model, hidden[i], ids[static_cast<int64_t>(losses.size())],
+                                   options.loss_in_model_dtype));
   }
-  progress.advance();
   return losses;
 }
 

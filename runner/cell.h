@@ -43,8 +43,7 @@ struct CalibrationSpec {
   Draw draw = Draw::kReference;
 };
 
-// One entry of `evaluate`. Only `perplexity` runs so far; the others are planned and their cells
-// are skipped.
+// One entry of `evaluate`. Options that an evaluator does not take keep their default.
 struct EvaluatorSpec {
   std::string name;                   // an entry of evaluators.def
   std::vector<DatasetSpec> datasets;  // labels are distinct: they name the metrics

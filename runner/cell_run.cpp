@@ -3,6 +3,7 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "common/error.h"
@@ -47,6 +48,10 @@ void check_vocabulary(const Tokenizer& tokenizer, const CausalLm& model,
                     ". Its tokenizer files belong to another model");
 }
 
+void add_once(const std::string& note, std::vector<std::string>& notes) {
+  if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
+}
+
 // Marks calibration text that reappears in what is evaluated (docs/architecture.md, Statistics).
 void note_overlap(const PreparedCell& prepared, std::vector<std::string>& notes) {
   if (!prepared.calibration) return;
@@ -54,9 +59,10 @@ void note_overlap(const PreparedCell& prepared, std::vector<std::string>& notes)
     for (const EvaluationInput& input : inputs) {
       const double share = ngram_overlap(prepared.calibration->calibration.ids, input.windows->ids);
       if (share > 0.01)
-        notes.push_back("calibration overlaps evaluation: " + std::to_string(100 * share) +
-                        " % of the 13-token runs of " + input.name +
-                        " occur in the calibration windows");
+        add_once("calibration overlaps evaluation: " + std::to_string(100 * share) +
+                     " % of the 13-token runs of " + input.name +
+                     " occur in the calibration windows",
+                 notes);
     }
 }
 
@@ -218,7 +224,7 @@ PreparedCell prepare_cell(const Cell& cell, InputCache& cache, const RunOptions&
   }
   for (const EvaluatorSpec& evaluator : cell.evaluators()) {
     if (evaluator.seqlen > prepared.model->max_positions())
-      throw Error("evaluate.perplexity.seqlen",
+      throw Error("evaluate." + evaluator.name + ".seqlen",
                   "expected at most " + std::to_string(prepared.model->max_positions()) +
                       ", the positions the model has, got " + std::to_string(evaluator.seqlen));
     auto& list = prepared.evaluations.emplace_back();
@@ -226,8 +232,10 @@ PreparedCell prepare_cell(const Cell& cell, InputCache& cache, const RunOptions&
       const TokenWindows& windows = cache.evaluation(cell, evaluator, dataset);
       list.push_back({dataset.label(), &windows});
       inputs.windows.push_back(describe_windows("evaluation", dataset.label(), windows));
+      inputs.windows.back().evaluator = evaluator.name;
     }
   }
+  prepared.dense = &cache.dense(cell, options.device);
   note_overlap(prepared, prepared.notes);
   return prepared;
 }
@@ -261,15 +269,19 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& option
   add_sizes(model, report, record.metrics);
 
   const auto start = Clock::now();
+  HiddenStateCache states(InputCache::kStatesBytes);
   for (size_t i = 0; i < cell.evaluators().size(); ++i) {
     const EvaluatorSpec& spec = cell.evaluators()[i];
     const std::vector<Metric> metrics = evaluators().at(spec.name).make()->evaluate(
         model, prepared.evaluations[i],
         {.batch = spec.batch,
          .loss_in_model_dtype = cell.compat().reference_loss_dtype,
+         .states = cell.evaluators().size() > 1 ? &states : nullptr,
+         .dense = prepared.dense,
          .progress = options.progress});
     record.metrics.insert(record.metrics.end(), metrics.begin(), metrics.end());
   }
+  if (prepared.dense) prepared.dense->close();
   record.seconds["evaluation"] = seconds_since(start);
   record.peak_bytes["host_peak"] = peak_resident_bytes();
   if (allocator) {

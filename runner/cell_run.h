@@ -19,7 +19,8 @@ struct PreparedCell {
   std::unique_ptr<CausalLm> model;
   const CalibrationWindows* calibration = nullptr;  // null: the method needs none
   std::vector<std::vector<EvaluationInput>>
-      evaluations;  // one list for each of the cell's evaluators
+      evaluations;                  // one list for each of the cell's evaluators
+  DenseReference* dense = nullptr;  // of the same checkpoint, dtype and device
   InputsRecord inputs;
   std::vector<std::string> notes;
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "models/causal_lm.h"
+
 namespace gptqb {
 namespace {
 
@@ -108,6 +110,16 @@ const TokenWindows& InputCache::evaluation(const Cell& cell, const EvaluatorSpec
       .emplace(key, evaluation_windows(corpus, tokenizer_of(cell), evaluator.seqlen,
                                        evaluator.max_windows, evaluator.bos))
       .first->second;
+}
+
+DenseReference& InputCache::dense(const Cell& cell, const std::string& device) {
+  const std::filesystem::path folder = model_folder(cell);
+  const ModelOptions options{.dtype = cell.model().dtype, .device = at::Device(device)};
+  auto& entry = dense_[folder.string() + '\n' + options.dtype + '\n' + device];
+  if (!entry)
+    entry = std::make_unique<DenseReference>(
+        [folder, options] { return open_model(folder, options); }, kStatesBytes);
+  return *entry;
 }
 
 }  // namespace gptqb

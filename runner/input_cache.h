@@ -1,4 +1,5 @@
-// Tokenizers and token windows, made once per run and shared by its cells.
+// Tokenizers, token windows and the dense models' outputs, made once per run and shared by its
+// cells.
 #pragma once
 
 #include <filesystem>
@@ -8,12 +9,16 @@
 
 #include "datasets/tokenizer.h"
 #include "datasets/windows.h"
+#include "eval/dense_reference.h"
 #include "runner/cell.h"
 
 namespace gptqb {
 
 class InputCache {
  public:
+  // Bytes of hidden states that are kept on the host for one model.
+  static constexpr int64_t kStatesBytes = int64_t{4} << 30;
+
   // `data_root`: $GPTQ_BENCH_DATA; relative paths of models and own sources start at `base`.
   InputCache(std::filesystem::path data_root, std::filesystem::path base);
 
@@ -31,6 +36,9 @@ class InputCache {
   const TokenWindows& evaluation(const Cell& cell, const EvaluatorSpec& evaluator,
                                  const DatasetSpec& dataset);
 
+  // The dense model of a cell on `device`, for evaluators that compare with it.
+  DenseReference& dense(const Cell& cell, const std::string& device);
+
   // Whether all text of a cell comes as ids, so that no tokenizer is needed.
   static bool needs_tokenizer(const Cell& cell);
 
@@ -42,6 +50,7 @@ class InputCache {
   std::map<std::string, std::unique_ptr<Tokenizer>> tokenizers_;
   std::map<std::string, CalibrationWindows> calibration_;
   std::map<std::string, TokenWindows> evaluation_;
+  std::map<std::string, std::unique_ptr<DenseReference>> dense_;
 };
 
 }  // namespace gptqb

@@ -81,7 +81,8 @@ std::vector<std::string> missing_inputs(const Plan& plan, const fs::path& data_r
   for (const PlannedCell& planned : plan.cells) {
     if (!planned.skip_reason.empty()) continue;
     std::string inputs;
-    for (const char* key : {"model.path", "calibration.dataset", "evaluate.perplexity.datasets"})
+    for (const char* key : {"model.path", "calibration.dataset", "evaluate.perplexity.datasets",
+                            "evaluate.divergence.datasets"})
       inputs += planned.cell.setting(key) + "\n";
     if (std::find(known.begin(), known.end(), inputs) != known.end()) continue;
     known.push_back(inputs);

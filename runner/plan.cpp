@@ -75,6 +75,23 @@ std::string nearest_miss(const Settings& where, const std::vector<Values>& cells
   return ". Each value occurs, but not in one cell";
 }
 
+// Names of the metrics that an evaluator on token windows gives in this cell.
+std::vector<std::string> metrics_of_evaluator(const std::string& evaluator, const Values& cell) {
+  static const std::vector<std::string> kPerplexity = {""};
+  static const std::vector<std::string> kDivergence = {
+      ".mean_kl", ".p99_kl", ".max_kl", ".top1_agreement", ".right_token_probability_change"};
+  std::vector<std::string> names;
+  const auto datasets = cell.find("evaluate." + evaluator + ".datasets");
+  if (datasets == cell.end()) return names;
+  for (const json& dataset : datasets->second)
+    for (const std::string& end : evaluator == "divergence" ? kDivergence : kPerplexity)
+      names.push_back(
+          evaluator + "." +
+          (dataset.is_string() ? dataset.get<std::string>() : dataset["name"].get<std::string>()) +
+          end);
+  return names;
+}
+
 // Metrics a cell can have, as far as names are fixed before it runs; "" if `metric` can be one of
 // them.
 std::string unknown_metric(const std::string& metric, const Values& cell) {
@@ -83,15 +100,13 @@ std::string unknown_metric(const std::string& metric, const Values& cell) {
       "bits_per_weight.", "divergence.", "decode.",       "layer."};
   for (const std::string& family : kFamilies) {
     if (metric.compare(0, family.size(), family) != 0 || metric.size() == family.size()) continue;
-    if (family != "perplexity.") return "";
-    std::vector<std::string> labels;
-    if (const auto datasets = cell.find("evaluate.perplexity.datasets"); datasets != cell.end())
-      for (const json& dataset : datasets->second)
-        labels.push_back(family + (dataset.is_string() ? dataset.get<std::string>()
-                                                       : dataset["name"].get<std::string>()));
+    if (family != "perplexity." && family != "divergence.") return "";
+    const std::string evaluator = family.substr(0, family.size() - 1);
+    const std::vector<std::string> labels = metrics_of_evaluator(evaluator, cell);
     if (std::find(labels.begin(), labels.end(), metric) != labels.end()) return "";
     if (labels.empty())
-      return "expected a metric of the cell, got '" + metric + "', but it evaluates no perplexity";
+      return "expected a metric of the cell, got '" + metric + "', but it evaluates no " +
+             evaluator;
     return unknown_name(metric, labels);
   }
   return "expected a metric that starts with " + join(kFamilies, ", ") + "; got '" + metric + "'";

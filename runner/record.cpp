@@ -101,9 +101,13 @@ std::optional<Metric> find_metric(const Record& record, const std::string& name)
   return std::nullopt;
 }
 
-const WindowsRecord* evaluation_windows_of(const Record& record, const std::string& dataset) {
-  for (const WindowsRecord& windows : record.inputs.windows)
-    if (windows.role == "evaluation" && windows.name == dataset) return &windows;
+const WindowsRecord* evaluation_windows_of(const Record& record, const std::string& dataset,
+                                           const std::string& evaluator) {
+  for (const WindowsRecord& windows : record.inputs.windows) {
+    const std::string seen_by = windows.evaluator.empty() ? "perplexity" : windows.evaluator;
+    if (windows.role == "evaluation" && windows.name == dataset && seen_by == evaluator)
+      return &windows;
+  }
   return nullptr;
 }
 

@@ -23,7 +23,9 @@ const char* status_name(CellStatus status);  // "ok", "skipped", "failed"
 
 // Token windows a cell ran on, without the ids.
 struct WindowsRecord {
-  std::string role;     // "calibration", "heldout", "evaluation"
+  std::string role;  // "calibration", "heldout", "evaluation"
+  // Of evaluation windows. Records of earlier builds lack it: they knew perplexity only.
+  std::string evaluator;
   std::string name;     // the name in metric names: "wikitext2"
   std::string dataset;  // label of the corpus: "wikitext2@test"
   int64_t count = 0;
@@ -79,8 +81,9 @@ std::vector<Metric> all_metrics(const Record& record);
 // "relative_error", ...).
 std::optional<Metric> find_metric(const Record& record, const std::string& name);
 
-// The evaluation windows of a dataset; null if the record has none by that name.
-const WindowsRecord* evaluation_windows_of(const Record& record, const std::string& dataset);
+// The windows of a dataset that `evaluator` saw; null if the record has none by that name.
+const WindowsRecord* evaluation_windows_of(const Record& record, const std::string& dataset,
+                                           const std::string& evaluator = "perplexity");
 
 // Whether the weights are made up: perplexities then mean nothing.
 bool is_synthetic(const Record& record);

@@ -25,6 +25,7 @@ void describe(V& v, Either<SourceFile> auto& file) {
 template <class V>
 void describe(V& v, Either<WindowsRecord> auto& windows) {
   v("role", windows.role);
+  v.optional("evaluator", windows.evaluator);
   v("name", windows.name);
   v("dataset", windows.dataset);
   v("count", windows.count);

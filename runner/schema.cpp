@@ -177,10 +177,35 @@ void bind_mixture(ResolvedSettings& settings, const json& value) {
         {dataset_from_json(part.at("dataset")), part.at("share").get<double>()});
 }
 
-void bind_evaluation_datasets(ResolvedSettings& settings, const json& value) {
-  EvaluatorSpec& spec = evaluator(settings, "perplexity");
-  spec.datasets.clear();
-  for (const json& entry : value) spec.datasets.push_back(dataset_from_json(entry));
+// `evaluate.NAME.datasets`, `.seqlen` and `.max_windows`: what every evaluator on token windows
+// takes.
+void append_window_options(const std::string& name, const std::string& datasets_meaning,
+                           std::vector<KeySpec>& table) {
+  const std::string prefix = "evaluate." + name + ".";
+  table.push_back(with_bind(with_arity(plain(prefix + "datasets", KeyType::kDataset, Scope::kCell,
+                                             "required", datasets_meaning),
+                                       Arity::kList),
+                            [name](ResolvedSettings& settings, const json& value) {
+                              EvaluatorSpec& spec = evaluator(settings, name);
+                              spec.datasets.clear();
+                              for (const json& entry : value)
+                                spec.datasets.push_back(dataset_from_json(entry));
+                            }));
+  table.push_back(with_bind(with_range(with_default(plain(prefix + "seqlen", KeyType::kInteger,
+                                                          Scope::kCell, "", "tokens a window"),
+                                                    EvaluatorSpec{}.seqlen),
+                                       2),
+                            [name](ResolvedSettings& settings, const json& value) {
+                              evaluator(settings, name).seqlen = value.get<int64_t>();
+                            }));
+  table.push_back(with_bind(
+      with_range(with_default(plain(prefix + "max_windows", KeyType::kInteger, Scope::kCell, "",
+                                    "windows of each text, from its start; 0: all"),
+                              EvaluatorSpec{}.max_windows),
+                 0),
+      [name](ResolvedSettings& settings, const json& value) {
+        evaluator(settings, name).max_windows = value.get<int64_t>();
+      }));
 }
 
 // Rules patch the cell's own `quant`, which the table therefore lists (and binds) before
@@ -461,25 +486,7 @@ void append_evaluate(std::vector<KeySpec>& table) {
   table.push_back(plain("evaluate", KeyType::kStructure, Scope::kDocument, "[]",
                         "list of evaluators, each `name: {options}`"));
   const std::string perplexity = "evaluate.perplexity.";
-  table.push_back(with_bind(with_arity(plain(perplexity + "datasets", KeyType::kDataset,
-                                             Scope::kCell, "required", "texts that are scored"),
-                                       Arity::kList),
-                            bind_evaluation_datasets));
-  table.push_back(with_bind(with_range(with_default(plain(perplexity + "seqlen", KeyType::kInteger,
-                                                          Scope::kCell, "", "tokens a window"),
-                                                    EvaluatorSpec{}.seqlen),
-                                       2),
-                            [](ResolvedSettings& settings, const json& value) {
-                              evaluator(settings, "perplexity").seqlen = value.get<int64_t>();
-                            }));
-  table.push_back(with_bind(
-      with_range(with_default(plain(perplexity + "max_windows", KeyType::kInteger, Scope::kCell, "",
-                                    "windows of each text, from its start; 0: all"),
-                              EvaluatorSpec{}.max_windows),
-                 0),
-      [](ResolvedSettings& settings, const json& value) {
-        evaluator(settings, "perplexity").max_windows = value.get<int64_t>();
-      }));
+  append_window_options("perplexity", "texts that are scored", table);
   table.push_back(with_bind(
       with_words(with_range(with_default(plain(perplexity + "batch", KeyType::kInteger,
                                                Scope::kCell, "", "windows that run together"),
@@ -497,19 +504,8 @@ void append_evaluate(std::vector<KeySpec>& table) {
                                                 : value == "every_window" ? BosPolicy::kEveryWindow
                                                                           : BosPolicy::kTokenizer;
       }));
-  const std::string divergence = "evaluate.divergence.";
-  table.push_back(
-      planned(with_arity(plain(divergence + "datasets", KeyType::kDataset, Scope::kCell, "required",
-                               "texts on which outputs are compared with the dense model's"),
-                         Arity::kList)));
-  table.push_back(planned(with_range(with_default(plain(divergence + "seqlen", KeyType::kInteger,
-                                                        Scope::kCell, "", "tokens a window"),
-                                                  2048),
-                                     2)));
-  table.push_back(planned(with_range(
-      with_default(plain(divergence + "max_windows", KeyType::kInteger, Scope::kCell, "", "0: all"),
-                   0),
-      0)));
+  append_window_options("divergence", "texts on which outputs are compared with the dense model's",
+                        table);
   const std::string latency = "evaluate.decode_latency.";
   table.push_back(
       planned(with_range(with_default(plain(latency + "prompt", KeyType::kInteger, Scope::kCell, "",

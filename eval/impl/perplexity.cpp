@@ -21,6 +21,7 @@ class Perplexity final : public Evaluator {
       metric.samples = window_losses(model, *input.windows,
                                      {.batch = options.batch,
                                       .loss_in_model_dtype = options.loss_in_model_dtype,
+                                      .states = options.states,
                                       .progress = options.progress});
       const MeanEstimate loss = estimate_mean(metric.samples);
       metric.count = loss.count;

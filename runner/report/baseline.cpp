@@ -3,6 +3,8 @@
 #include <functional>
 #include <map>
 
+#include "runner/report/number_format.h"
+
 namespace gptqb {
 namespace {
 
@@ -31,13 +33,15 @@ const Record* find(const std::vector<Record>& records,
 
 }  // namespace
 
-bool same_windows(const Record& a, const Record& b, const std::string& dataset) {
-  const WindowsRecord* ours = evaluation_windows_of(a, dataset);
-  const WindowsRecord* theirs = evaluation_windows_of(b, dataset);
+bool same_windows(const Record& a, const Record& b, const std::string& dataset,
+                  const std::string& evaluator) {
+  const WindowsRecord* ours = evaluation_windows_of(a, dataset, evaluator);
+  const WindowsRecord* theirs = evaluation_windows_of(b, dataset, evaluator);
+  const std::string bos = "evaluate." + evaluator + ".bos";
   return ours && theirs && ours->ids_sha256 == theirs->ids_sha256 && ours->count == theirs->count &&
-         ours->seqlen == theirs->seqlen &&
-         a.setting("evaluate.perplexity.bos") == b.setting("evaluate.perplexity.bos") &&
-         a.setting("compat.loss_dtype") == b.setting("compat.loss_dtype");
+         ours->seqlen == theirs->seqlen && a.setting(bos) == b.setting(bos) &&
+         (evaluator != "perplexity" ||
+          a.setting("compat.loss_dtype") == b.setting("compat.loss_dtype"));
 }
 
 const Record* dense_baseline(const Record& record, const std::vector<Record>& records,
@@ -49,23 +53,36 @@ const Record* dense_baseline(const Record& record, const std::vector<Record>& re
 }
 
 const Record* rtn_baseline(const Record& record, const std::vector<Record>& records,
-                           const std::string& dataset) {
+                           const std::string& dataset, const std::string& evaluator) {
   if (record.setting("method.name") == "none") return nullptr;
   const std::vector<std::string> prefixes = {"quant.", "overrides"};
   return find(records, [&](const Record& other) {
     return other.setting("method.name") == "rtn" && same_model(record, other) &&
            settings_under(record, prefixes) == settings_under(other, prefixes) &&
-           same_windows(record, other, dataset);
+           same_windows(record, other, dataset, evaluator);
   });
+}
+
+std::optional<PairedDifference> metric_difference(const Record& record, const Record* baseline,
+                                                  const std::string& metric) {
+  if (!baseline) return std::nullopt;
+  const auto ours = find_metric(record, metric);
+  const auto theirs = find_metric(*baseline, metric);
+  if (!ours || !theirs) return std::nullopt;
+  return paired_difference(ours->samples, theirs->samples);
 }
 
 std::optional<PairedDifference> loss_difference(const Record& record, const Record* baseline,
                                                 const std::string& dataset) {
-  if (!baseline) return std::nullopt;
-  const auto ours = find_metric(record, "perplexity." + dataset);
-  const auto theirs = find_metric(*baseline, "perplexity." + dataset);
-  if (!ours || !theirs) return std::nullopt;
-  return paired_difference(ours->samples, theirs->samples);
+  return metric_difference(record, baseline, "perplexity." + dataset);
+}
+
+std::string paired_text(const PairedDifference& difference) {
+  // Digits follow the interval: more would be noise.
+  if (!difference.half_width) return signed_text(difference.mean, 3) + " (1 window)";
+  const std::string text =
+      signed_text(difference.mean, 3) + " ± " + significant_text(*difference.half_width, 2);
+  return difference.tie() ? "tie (" + text + ")" : text;
 }
 
 }  // namespace gptqb

@@ -27,7 +27,7 @@ bool is_time(const std::string& name) {
 
 bool higher_is_better(const std::string& name) {
   for (const char* suffix : {"tokens_per_second", "bandwidth_share", "top1_agreement", "gb_per_s",
-                             "tflop_per_s", "accuracy"})
+                             "tflop_per_s", "accuracy", "right_token_probability_change"})
     if (ends_with(name, suffix)) return true;
   return false;
 }
@@ -37,15 +37,37 @@ bool same_device(const Record& a, const Record& b) {
          a.environment.cpu == b.environment.cpu && a.environment.threads == b.environment.threads;
 }
 
+// What metrics on token windows are called: "divergence.c4.mean_kl" is of the dataset c4.
+struct WindowMetric {
+  std::string evaluator;
+  std::string dataset;
+};
+
+std::optional<WindowMetric> window_metric(const std::string& name) {
+  const std::string perplexity = "perplexity.";
+  const std::string divergence = "divergence.";
+  if (starts_with(name, perplexity))
+    return WindowMetric{"perplexity", name.substr(perplexity.size())};
+  if (!starts_with(name, divergence)) return std::nullopt;
+  const std::string rest = name.substr(divergence.size());
+  return WindowMetric{"divergence", rest.substr(0, rest.rfind('.'))};
+}
+
 Change by_sign(double worsening) { return worsening > 0 ? Change::kWorse : Change::kBetter; }
 
-void judge_paired(const PairedDifference& difference, const CompareOptions& options,
-                  MetricChange& change) {
-  change.detail = "loss " + signed_text(difference.mean, 3) + " ± " +
-                  significant_text(*difference.half_width, 2) + " nats/token over " +
-                  std::to_string(difference.count) + " windows";
+// The samples of a perplexity are losses.
+void judge_paired(const PairedDifference& difference, const Metric& metric,
+                  const CompareOptions& options, MetricChange& change) {
+  const bool loss = starts_with(metric.name, "perplexity.");
+  change.detail = (loss ? "loss " : "") + signed_text(difference.mean, 3) + " ± " +
+                  significant_text(*difference.half_width, 2) +
+                  (loss                 ? " nats/token"
+                   : metric.unit == "1" ? ""
+                                        : " " + metric.unit) +
+                  " over " + std::to_string(difference.count) + " windows";
   const bool noise = difference.tie() || std::abs(difference.mean) < options.smallest_loss;
-  change.change = noise ? Change::kSame : by_sign(difference.mean);
+  const double worsening = higher_is_better(metric.name) ? -difference.mean : difference.mean;
+  change.change = noise ? Change::kSame : by_sign(worsening);
 }
 
 // A change is noise within `threshold` (a share) or within `smallest` (in the metric's unit).
@@ -123,16 +145,15 @@ class Comparer {
 
   void compare(const Record& before, const Metric& old, const Record& after, const Metric& now,
                MetricChange& change) const {
-    const std::string prefix = "perplexity.";
-    if (starts_with(now.name, prefix)) {
-      const std::string dataset = now.name.substr(prefix.size());
-      if (!same_windows(before, after, dataset)) {
+    if (const auto scored = window_metric(now.name)) {
+      if (!same_windows(before, after, scored->dataset, scored->evaluator)) {
         change.change = Change::kNotComparable;
         change.detail = "other token windows";
         return;
       }
       const auto difference = paired_difference(now.samples, old.samples);
-      if (difference && difference->half_width) return judge_paired(*difference, options_, change);
+      if (difference && difference->half_width)
+        return judge_paired(*difference, now, options_, change);
     }
     if (is_time(now.name) && !same_device(before, after)) {
       change.change = Change::kNotComparable;

@@ -16,7 +16,8 @@ struct CompareOptions {
   double time_threshold = 0.10;
   // Times that differ by less than this many seconds are noise whatever their share.
   double smallest_seconds = 1.0;
-  // A loss difference below this many nats a token is no regression however sure it is.
+  // A loss difference below this many nats a token is no regression however sure it is; nor is a
+  // smaller difference in any other metric with a sample for each window.
   double smallest_loss = 1e-4;
 };
 

@@ -36,6 +36,7 @@ std::string experiment_text(const std::string& experiment, const ReportData& dat
   std::string text = "# " + markdown_escape(experiment) + "\n";
   append(main_table(rows, data.records), text);
   append(kLegend, text);
+  append(divergence_table(rows, data.records), text);
   append(verdict_table(verdicts), text);
   append(seeds_table(rows), text);
   append(rules_section(rows), text);

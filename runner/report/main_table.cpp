@@ -43,12 +43,7 @@ std::string difference_text(const Record& record, const Record* baseline,
                             const std::string& dataset) {
   if (baseline == &record || (baseline && baseline->cell_id == record.cell_id)) return "(baseline)";
   const auto difference = loss_difference(record, baseline, dataset);
-  if (!difference) return kNothing;
-  // Digits follow the interval: more would be noise.
-  if (!difference->half_width) return signed_text(difference->mean, 3) + " (1 window)";
-  const std::string text =
-      signed_text(difference->mean, 3) + " ± " + significant_text(*difference->half_width, 2);
-  return difference->tie() ? "tie (" + text + ")" : text;
+  return difference ? paired_text(*difference) : kNothing;
 }
 
 std::string windows_text(const Record& record, const std::string& dataset) {
@@ -139,8 +134,8 @@ std::string main_table(const RecordPointers& rows, const std::vector<Record>& al
   MarkdownTable table;
   add_columns(settings, datasets, table);
   for (const Record* row : rows) {
-    std::vector<std::string> cells = {or_nothing(row->setting("method.name")),
-                                      bits_text(*row), group_text(*row)};
+    std::vector<std::string> cells = {or_nothing(row->setting("method.name")), bits_text(*row),
+                                      group_text(*row)};
     for (const std::string& key : settings) cells.push_back(or_nothing(row->setting(key)));
     cells.push_back(calibration_text(*row));
     for (const std::string& dataset : datasets) {

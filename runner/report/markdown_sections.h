@@ -14,6 +14,9 @@ using RecordPointers = std::vector<const Record*>;
 // The rows: settings, per dataset perplexity with its error and paired differences, size, time,
 // marks.
 std::string main_table(const RecordPointers& rows, const std::vector<Record>& all);
+// How far outputs lie from the dense model's: mean with its error, tail, agreement, and the paired
+// difference from RTN. Empty if no row has a divergence.
+std::string divergence_table(const RecordPointers& rows, const std::vector<Record>& all);
 // Cells that differ in nothing but the calibration seed: mean, spread and number.
 std::string seeds_table(const RecordPointers& rows);
 // What the numbers stand on: shared settings, token windows, device, program.

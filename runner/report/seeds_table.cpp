@@ -38,7 +38,7 @@ std::string seeds_table(const RecordPointers& rows) {
     const RecordPointers& group = groups.at(key);
     if (group.size() < 2) continue;
     for (const Metric& metric : group.front()->metrics) {
-      if (metric.name.rfind("perplexity.", 0) != 0) continue;
+      if (metric.name.rfind("perplexity.", 0) != 0 && !metric.name.ends_with(".mean_kl")) continue;
       std::vector<double> values;
       for (const Record* row : group)
         if (const auto found = find_metric(*row, metric.name)) values.push_back(found->value);

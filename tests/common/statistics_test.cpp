@@ -93,5 +93,19 @@ TEST(StatisticsTest, WhatCannotBePairedIsNotCompared) {
   EXPECT_FALSE(paired_difference({1, std::numeric_limits<double>::infinity()}, {1, 2}));
 }
 
+// numpy.quantile([3, 1, 2, 10], [0, 0.25, 0.5, 0.99, 1]).
+TEST(Quantile, IsLinearBetweenOrderedValues) {
+  const std::vector<double> values = {3, 1, 2, 10};
+  EXPECT_EQ(quantile(values, 0), 1);
+  EXPECT_DOUBLE_EQ(quantile(values, 0.25), 1.75);
+  EXPECT_DOUBLE_EQ(quantile(values, 0.5), 2.5);
+  EXPECT_DOUBLE_EQ(quantile(values, 0.99), 9.79);
+  EXPECT_EQ(quantile(values, 1), 10);
+  EXPECT_EQ(quantile({7}, 0.3), 7);
+  EXPECT_TRUE(std::isnan(quantile({}, 0.5)));
+  EXPECT_TRUE(std::isnan(quantile({1, std::nan(""), 2}, 0)));
+  EXPECT_THROW(quantile(values, 1.5), Error);
+}
+
 }  // namespace
 }  // namespace gptqb

@@ -46,6 +46,29 @@ TEST(CompareTest, OtherWindowsAreNotCompared) {
   EXPECT_FALSE(comparison.tripped());
 }
 
+TEST(CompareTest, DivergencesArePairedOnTheirOwnWindows) {
+  const auto sample_with = [](std::vector<double> kl, std::vector<double> agreement) {
+    Record result = sample({1, 2, 3, 4});
+    result.metrics = {metric("divergence.my.text.mean_kl", 1, std::move(kl)),
+                      metric("divergence.my.text.top1_agreement", 1, std::move(agreement))};
+    WindowsRecord windows = result.inputs.windows[0];
+    windows.name = "my.text";
+    windows.evaluator = "divergence";
+    result.inputs.windows = {windows};
+    return result;
+  };
+  const Record before = sample_with({0.1, 0.2, 0.3}, {0.8, 0.7, 0.6});
+  Record after = sample_with({0.11, 0.212, 0.31}, {0.79, 0.688, 0.59});
+  const Comparison worse = compare_records({before}, {after});
+  EXPECT_EQ(change_of(worse, "divergence.my.text.mean_kl").change, Change::kWorse);
+  EXPECT_EQ(change_of(worse, "divergence.my.text.top1_agreement").change, Change::kWorse);
+  EXPECT_EQ(change_of(compare_records({after}, {before}), "divergence.my.text.mean_kl").change,
+            Change::kBetter);
+  after.inputs.windows[0].ids_sha256 = "other";
+  EXPECT_EQ(change_of(compare_records({before}, {after}), "divergence.my.text.mean_kl").change,
+            Change::kNotComparable);
+}
+
 TEST(CompareTest, TimesHaveAWiderThresholdAndNeedTheSameDevice) {
   Record before = sample({1, 2});
   Record after = sample({1, 2});

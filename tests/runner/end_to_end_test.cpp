@@ -182,6 +182,33 @@ TEST_F(EndToEnd, HeadAndEmbeddingAreQuantizedOnRequest) {
   EXPECT_THAT(read_file(fs::path(output()) / "layers.csv"), HasSubstr(",lm_head,gptq,8,64,"));
 }
 
+TEST_F(EndToEnd, DivergenceFromTheDenseModelIsZeroForItselfAndInEveryTable) {
+  std::string with = text();
+  const std::string sweep = "sweep:\n";
+  with.insert(with.find(sweep),
+              "  - divergence: {datasets: [builtin], seqlen: 32, max_windows: 4}\n");
+  write("experiment.yaml", with);
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
+  ASSERT_EQ(records().size(), 3u);
+  const auto value = [&](size_t cell, const std::string& name) {
+    return find_metric(records().at(cell), "divergence.builtin." + name)->value;
+  };
+  for (const char* name : {"mean_kl", "p99_kl", "max_kl", "right_token_probability_change"})
+    EXPECT_EQ(value(0, name), 0) << name;
+  EXPECT_EQ(value(0, "top1_agreement"), 1);
+  for (size_t cell : {1, 2}) {
+    EXPECT_GT(value(cell, "mean_kl"), 0);
+    EXPECT_GT(value(cell, "max_kl"), value(cell, "p99_kl"));
+    EXPECT_LT(value(cell, "top1_agreement"), 1);
+  }
+  EXPECT_EQ(evaluation_windows_of(records()[1], "builtin", "divergence")->seqlen, 32);
+  EXPECT_EQ(evaluation_windows_of(records()[1], "builtin")->seqlen, 64);
+  EXPECT_THAT(outcome.out, HasSubstr("## Divergence from the dense model"));
+  EXPECT_THAT(read_file(fs::path(output()) / "results.csv"),
+              HasSubstr("divergence.builtin.mean_kl,"));
+}
+
 // Faults EH-07, EH-08, EH-10.
 TEST_F(EndToEnd, ASecondRunKeepsWhatIsDoneAndAFreshOneGivesTheSameNumbers) {
   run();

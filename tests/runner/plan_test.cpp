@@ -275,6 +275,31 @@ TEST(Cell, ComesBackFromItsCanonicalText) {
   EXPECT_EQ(back.settings_for("a.down_proj").quant.bits, 8);
 }
 
+TEST(Cell, DivergenceHasWindowsOfItsOwn) {
+  const PlanOptions options{.methods = {"none", "rtn"}, .evaluators = {"perplexity", "divergence"}};
+  const std::string text =
+      "method: {name: rtn}\n"
+      "evaluate:\n  - divergence: {datasets: [c4, ptb], seqlen: 256, max_windows: 5}\n"
+      "  - perplexity: {datasets: [wikitext2]}\n";
+  const Cell cell = plan(text, {}, options).cells[0].cell;
+  EXPECT_EQ(plan(text, {}, options).cells[0].skip_reason, "");
+  ASSERT_EQ(cell.evaluators().size(), 2u);
+  EXPECT_EQ(cell.evaluators()[0].name, "perplexity");
+  EXPECT_EQ(cell.evaluators()[0].seqlen, 2048);
+  EXPECT_EQ(cell.evaluators()[1].name, "divergence");
+  EXPECT_EQ(cell.evaluators()[1].datasets.size(), 2u);
+  EXPECT_EQ(cell.evaluators()[1].datasets[1].name, "ptb");
+  EXPECT_EQ(cell.evaluators()[1].seqlen, 256);
+  EXPECT_EQ(cell.evaluators()[1].max_windows, 5);
+  const auto gate = [&](const std::string& metric) {
+    return message_of([&] {
+      plan(text + "expect: [{metric: " + metric + ", at_most: 1, source: x}]\n", {}, options);
+    });
+  };
+  EXPECT_EQ(gate("divergence.ptb.top1_agreement"), "nothing was thrown");
+  EXPECT_THAT(gate("divergence.c4.meankl"), HasSubstr("Did you mean 'divergence.c4.mean_kl'?"));
+}
+
 TEST(Cell, FromJsonRefusesWhatItDoesNotKnow) {
   EXPECT_EQ(
       message_of([] { Cell::from_json(R"({"method.name":"rtn","quant.bitz":4})"); }).substr(0, 25),

@@ -72,6 +72,20 @@ TEST(RecordTest, RoundTripsEveryField) {
   EXPECT_EQ(back.environment, full.environment);
 }
 
+// Records of earlier builds do not say which evaluator saw a window: there was one.
+TEST(RecordTest, WindowsBelongToTheirEvaluator) {
+  Record sample = record("abc", "rtn", 4, 5.5, {1.5});
+  sample.inputs.windows.push_back(sample.inputs.windows[0]);
+  sample.inputs.windows[1].evaluator = "divergence";
+  sample.inputs.windows[1].seqlen = 99;
+  auto json = nlohmann::json::parse(to_json(sample));
+  json["inputs"]["windows"][0].erase("evaluator");
+  const Record back = record_from_json(json.dump(), "x.json");
+  EXPECT_EQ(evaluation_windows_of(back, "wikitext2")->seqlen, 8);
+  EXPECT_EQ(evaluation_windows_of(back, "wikitext2", "divergence")->seqlen, 99);
+  EXPECT_EQ(evaluation_windows_of(back, "c4", "divergence"), nullptr);
+}
+
 TEST(RecordTest, MetricHasExactlyTheseKeys) {
   const auto json = nlohmann::json::parse(to_json(record("abc", "rtn", 4, 5.5, {1.5})));
   EXPECT_EQ(json["schema_version"], 1);

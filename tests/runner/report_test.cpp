@@ -222,6 +222,36 @@ TEST(ReportTest, TableShowsDifferencesAndWhatTheyStandOn) {
                                "quant.group_size = -1\n"));
 }
 
+TEST(ReportTest, DivergenceHasATableWithPairedDifferences) {
+  std::vector<Record> records = three_records();
+  const std::vector<std::vector<double>> kl = {{0, 0, 0}, {0.25, 0.5, 0.75}, {0.125, 0.25, 0.75}};
+  for (size_t i = 0; i < records.size(); ++i) {
+    WindowsRecord windows = records[i].inputs.windows.back();
+    windows.evaluator = "divergence";
+    windows.count = 3;
+    windows.seqlen = 16;
+    records[i].inputs.windows.push_back(windows);
+    const std::string prefix = "divergence.wikitext2.";
+    records[i].metrics.push_back(metric(prefix + "mean_kl", 0.5, kl[i]));
+    records[i].metrics.back().standard_error = 0.03125;
+    records[i].metrics.push_back(metric(prefix + "p99_kl", 2.5));
+    records[i].metrics.push_back(metric(prefix + "max_kl", 4.25));
+    records[i].metrics.push_back(metric(prefix + "top1_agreement", 0.875));
+    records[i].metrics.push_back(metric(prefix + "right_token_probability_change", -0.0125));
+  }
+  const std::string table = report_formats().at("md").make.render({records, {}, {}});
+  // Differences -0.125, -0.25, 0: mean -0.125, deviation 0.125, t(2) = 4.303, half width 0.3105.
+  EXPECT_THAT(table,
+              HasSubstr("| gptq 4 bits, whole rows | wikitext2 | 0.500 ± 0.031 | tie (-0.125 "
+                        "± 0.31) | 2.50 | 4.25 |    87.50 |          -1.25 |  3 x 16 |"));
+  EXPECT_THAT(table, HasSubstr("(baseline)"));
+  EXPECT_THAT(table, HasSubstr("4 x 8 |")) << "perplexity keeps its own windows";
+  const auto rows = parse_csv(report_formats().at("csv").make.render({records, {}, {}}));
+  EXPECT_THAT(rows[0], testing::IsSupersetOf({"divergence.wikitext2.mean_kl",
+                                              "divergence.wikitext2.mean_kl.stderr",
+                                              "divergence.wikitext2.top1_agreement"}));
+}
+
 TEST(ReportTest, DifferencesInsideTheIntervalAreTies) {
   const std::vector<Record> records = {record("d", "none", 0, 10, {1, 2, 3, 4}),
                                        record("r", "rtn", 4, 10, {1.25, 1.75, 3.25, 3.75})};
