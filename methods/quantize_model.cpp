@@ -427,7 +427,9 @@ class Driver {
                                 .quant = head_->settings.quant,
                                 .method = options_.method,
                                 .compat = options_.compat,
-                                .factors = &data.factors};
+                                .factors = &data.factors,
+                                .moved = {},
+                                .clip_moments = {}};
     auto result = head_->quantizer->quantize(problem);
     result.replacement.validate(head_->layer);
     result.health.seconds_hessian = data.seconds_hessian;

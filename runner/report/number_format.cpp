@@ -52,7 +52,7 @@ std::string bytes_text(double bytes) {
 }
 
 std::string duration_text(double seconds) {
-  if (!std::isfinite(seconds)) return non_finite_text(seconds);
+  if (!std::isfinite(seconds)) return number_text(seconds);
   if (seconds < 60) return fixed_text(seconds, 1) + " s";
   const int64_t total = std::llround(seconds);
   const int64_t hours = total / 3600;

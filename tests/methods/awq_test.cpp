@@ -140,6 +140,10 @@ class TwoStages : public BlockModel {
     weights_[linear] = replacement.effective_weights(at::kFloat);
   }
   int64_t parameter_count() const override { return 0; }
+  ModelExtras extras() const override { return {}; }
+  at::Tensor end_weight(ModelEnd) override { return {}; }
+  void replace_end(ModelEnd, const LinearReplacement&) override {}
+  at::Tensor head_input(const at::Tensor& hidden) override { return hidden; }
   ScalePlan scale_plan() const override {
     return {{{0, "norm", false, 1}, {1, "up", true, 1}}, {"gate"}};
   }
