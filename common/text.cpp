@@ -1,6 +1,9 @@
 #include "common/text.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
 #include <numeric>
 
 namespace gptqb {
@@ -54,6 +57,14 @@ std::string unknown_name(std::string_view name, const std::vector<std::string>& 
       "expected one of " + join(known, ", ") + "; got '" + std::string(name) + "'";
   const std::string near = nearest_name(name, known);
   return near.empty() ? message : message + ". Did you mean '" + near + "'?";
+}
+
+std::string number_text(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  std::array<char, 32> buffer;
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
+  return std::string(buffer.data(), end);
 }
 
 bool glob_match(std::string_view pattern, std::string_view text) {

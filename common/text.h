@@ -17,6 +17,10 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
 // "expected one of a, b, c; got 'x'. Did you mean 'a'?"
 std::string unknown_name(std::string_view name, const std::vector<std::string>& known);
 
+// The shortest decimal text that reads back as `value`, the same in every locale; "nan", "inf",
+// "-inf" where it is not finite.
+std::string number_text(double value);
+
 // Whether `text` as a whole matches `pattern`, where `*` stands for any run of characters and `?`
 // for one. "model.layers.1.*" does not match "model.layers.10.mlp".
 bool glob_match(std::string_view pattern, std::string_view text);

@@ -1,9 +1,9 @@
 #include "methods/factor_policy.h"
 
 #include <algorithm>
-#include <sstream>
 
 #include "common/error.h"
+#include "common/text.h"
 #include "methods/layer_health.h"
 
 namespace gptqb {
@@ -67,12 +67,6 @@ LayerResult give_up(const LinearProblem& problem, LayerHealth health,
 
 int64_t input_column(const at::Tensor& order, int64_t position) {
   return order.defined() ? order[position].item<int64_t>() : position;
-}
-
-std::string number_text(double value) {
-  std::ostringstream out;
-  out << value;
-  return out.str();
 }
 
 }  // namespace gptqb

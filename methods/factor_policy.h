@@ -32,7 +32,4 @@ LayerResult give_up(const LinearProblem& problem, LayerHealth health, const Fact
 // Input column at `position` of the sweep.
 int64_t input_column(const at::Tensor& order, int64_t position);
 
-// "0.01".
-std::string number_text(double value);
-
 }  // namespace gptqb

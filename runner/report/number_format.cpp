@@ -8,14 +8,9 @@
 namespace gptqb {
 namespace {
 
-std::string non_finite_text(double value) {
-  if (std::isnan(value)) return "nan";
-  return value > 0 ? "inf" : "-inf";
-}
-
 template <class... Format>
 std::string converted(double value, Format... format) {
-  if (!std::isfinite(value)) return non_finite_text(value);
+  if (!std::isfinite(value)) return number_text(value);
   std::array<char, 512> buffer;
   const auto end =
       std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, format...).ptr;
@@ -27,8 +22,6 @@ std::string two_digits(int64_t value) {
 }
 
 }  // namespace
-
-std::string number_text(double value) { return converted(value); }
 
 std::string fixed_text(double value, int digits) {
   return converted(value, std::chars_format::fixed, digits);

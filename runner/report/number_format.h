@@ -1,15 +1,14 @@
-// Numbers as text, the same in every locale.
+// Numbers as text, the same in every locale; number_text is in common/text.h.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 
+#include "common/text.h"
+
 namespace gptqb {
 
-// The shortest decimal text that reads back as `value`; "nan", "inf", "-inf" where it is not
-// finite.
-std::string number_text(double value);
 // With `digits` after the point.
 std::string fixed_text(double value, int digits);
 // With `digits` significant digits, trailing zeros kept where they are digits: 5.850 for (5.85, 4);
