@@ -65,12 +65,21 @@ const std::map<std::string, std::string>& own_keys() {
   return keys;
 }
 
+// Keys that say how codes are solved for with H, which AWQ does not do.
+bool steers_a_solver(const std::string& key) {
+  for (const char* own : {"damping", "block_size", "act_order", "static_groups", "true_sequential",
+                          "solver", "compute", "precision", "on_failure", "order"})
+    if (key == std::string("method.") + own) return true;
+  return key == "compat.group_grid" || key == "compat.dead_columns";
+}
+
 bool one_method_uses(const std::string& method, const std::string& key) {
   if (method == "none") return false;
   // Its grid is its own: bits and groups say nothing about it.
   if (method == "llm_int8")
     return key == "overrides" || key == "method.outlier_threshold" ||
            starts_with(key, "calibration.");
+  if (method == "awq" && steers_a_solver(key)) return false;
   if (starts_with(key, "quant.") || key == "overrides") return true;
   if (method == "rtn") return key == "compat.one_sided" || starts_with(key, "compat.rtn_");
   if (const auto own = own_keys().find(key); own != own_keys().end()) return own->second == method;

@@ -216,6 +216,10 @@ class Search {
   std::vector<StageInputs> inputs_;
 };
 
+bool is_silent(const CalibrationStats& stats) {
+  return !stats.hessian().diagonal().any().item<bool>();
+}
+
 class Awq : public Quantizer {
  public:
   bool needs_stats() const override { return true; }
@@ -242,6 +246,11 @@ class Awq : public Quantizer {
       weights = clip_weights(weights, problem.clip_moments, rule, problem.method.clip_steps,
                              problem.method.clip_shrink);
     LayerResult result{round_to_nearest(weights, rule, problem.layer), std::move(health)};
+    // Nothing to choose scales by: what is left is round to nearest, and says so.
+    if (problem.stats != nullptr && problem.stats->tokens() == 0)
+      result.health.status = "rtn: no calibration token reached this layer";
+    else if (problem.stats != nullptr && is_silent(*problem.stats))
+      result.health.status = "rtn: every input of this layer was 0 in calibration";
     record_errors(problem, as_loaded(result.quantized(), problem.moved), result.health);
     result.health.seconds_solve = watch.seconds();
     return result;

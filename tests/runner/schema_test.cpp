@@ -217,6 +217,8 @@ void expect_all_fields_have_keys(const std::string& section, Part ResolvedSettin
   size_t reached = 0;
   for (const KeySpec& spec : key_table()) {
     if (spec.key.compare(0, section.size(), section) != 0 || !spec.bind) continue;
+    // Bits of the model's ends, beside the struct they share all else of.
+    if (spec.key == "quant.head" || spec.key == "quant.embedding") continue;
     ResolvedSettings settings;
     spec.bind(settings, other_value(spec));
     EXPECT_FALSE(settings.*part == Part{}) << spec.key << " changes nothing";
