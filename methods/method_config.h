@@ -37,6 +37,7 @@ struct MethodConfig {
   ComputeDtype compute = ComputeDtype::kFloat32;
   OnFailure on_failure = OnFailure::kRaiseDamping;
   StatsInputs inputs = StatsInputs::kQuantized;
+  std::string command;  // of method `external`, `${...}` expanded
 
   // awq. Matched: GPTQ's tokens and grid rule, everything in f32. Reference: llm-awq's choices
   // (protocol.md section 10).

@@ -380,6 +380,7 @@ class Driver {
         finished.health.push_back(skipped_health(layer));
         continue;
       }
+      save_hessian(layer.layer, data);
       clock_.enter("solve");
       LinearProblem problem{.layer = layer.layer,
                             .weight = model_.weight(layer.linear),
@@ -389,6 +390,7 @@ class Driver {
                             .method = options_.method,
                             .compat = options_.compat,
                             .factors = &data.factors,
+                            .external = options_.external,
                             .moved = of_linear(preparation.moved, layer.linear),
                             .clip_moments = of_linear(preparation.clip_moments, layer.linear)};
       auto result = layer.quantizer->quantize(problem);
@@ -419,6 +421,7 @@ class Driver {
     for (const auto& hidden : dense_inputs() ? heldout_dense_ : heldout_quantized_)
       collect(data.heldout, model_.head_input(hidden), data.seconds_hessian);
     throw_if_interrupted();
+    save_hessian(head_->layer, data);
     clock_.enter("solve");
     const LinearProblem problem{.layer = head_->layer,
                                 .weight = model_.end_weight(ModelEnd::kHead).to(model_.device()),
@@ -428,6 +431,7 @@ class Driver {
                                 .method = options_.method,
                                 .compat = options_.compat,
                                 .factors = &data.factors,
+                                .external = options_.external,
                                 .moved = {},
                                 .clip_moments = {}};
     auto result = head_->quantizer->quantize(problem);
@@ -449,7 +453,7 @@ class Driver {
 
   // Takes the head from the store. False: not there.
   bool resume_head() {
-    if (options_.resume == nullptr) return false;
+    if (options_.resume == nullptr || lacks_hessian(head_->layer)) return false;
     auto kept = options_.resume->load(model_.block_count());
     if (!kept || !kept->linears.contains(head_->linear)) return false;
     const LinearReplacement& linear = kept->linears.at(head_->linear);
@@ -535,10 +539,27 @@ class Driver {
     return value;
   }
 
+  void save_hessian(const std::string& layer, const StageData& data) {
+    if (options_.hessians == nullptr || data.stats == nullptr) return;
+    clock_.enter("write");
+    options_.hessians->save(layer, *data.stats);
+  }
+
+  bool lacks_hessian(const std::string& layer) const {
+    return options_.hessians != nullptr && has_calibration_ && !options_.hessians->has(layer);
+  }
+
+  bool lacks_hessians(int64_t block) const {
+    for (const auto& stage : plan_[block])
+      for (const auto& layer : stage)
+        if (layer.quantizer && lacks_hessian(layer.layer)) return true;
+    return false;
+  }
+
   // Takes a finished block from the store: replaces its linears and goes on behind it. False: not
   // there.
   bool resume_block(int64_t block) {
-    if (options_.resume == nullptr) return false;
+    if (options_.resume == nullptr || lacks_hessians(block)) return false;
     auto finished = options_.resume->load(block);
     if (!finished) return false;
     Stream dense_output;

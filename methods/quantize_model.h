@@ -41,6 +41,15 @@ class ResumeStore {
   virtual void save(int64_t block, const FinishedBlock& finished) = 0;
 };
 
+// Where the Hessian of each quantized layer goes, for work outside this program.
+class HessianSink {
+ public:
+  virtual ~HessianSink() = default;
+  // Whether the layer's Hessian is there already; a kept block is quantized again if one is not.
+  virtual bool has(const std::string& layer) const = 0;
+  virtual void save(const std::string& layer, const CalibrationStats& stats) = 0;
+};
+
 struct QuantizeOptions {
   MethodConfig method;
   CompatPolicy compat;
@@ -50,9 +59,11 @@ struct QuantizeOptions {
   // inputs behind the last block; the embedding row by row to the nearest (quantize_embedding.h).
   std::optional<QuantConfig> head;
   std::optional<QuantConfig> embedding;
-  int64_t sequences_per_chunk = 1;  // sequences that run through a block together
-  ResumeStore* resume = nullptr;    // null: nothing is kept
-  Progress* progress = nullptr;     // null: silent
+  int64_t sequences_per_chunk = 1;     // sequences that run through a block together
+  ResumeStore* resume = nullptr;       // null: nothing is kept
+  HessianSink* hessians = nullptr;     // null: Hessians are not kept
+  ExternalSolver* external = nullptr;  // the program of method `external`
+  Progress* progress = nullptr;        // null: silent
 };
 
 struct QuantizeReport {

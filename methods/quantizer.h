@@ -16,6 +16,7 @@
 
 namespace gptqb {
 
+class ExternalSolver;
 class FactorCache;
 
 // How scales were moved around a linear before it is quantized: its weights become w[o, i] *
@@ -36,7 +37,8 @@ struct LinearProblem {
   QuantConfig quant;
   MethodConfig method;
   CompatPolicy compat;
-  FactorCache* factors = nullptr;  // shared by all linears with these `stats`; may be null
+  FactorCache* factors = nullptr;      // shared by all linears with these `stats`; may be null
+  ExternalSolver* external = nullptr;  // the program of method `external`; null for all others
   // Set by a method that prepares blocks. `weight` and `stats` are as before the move; the codes of
   // the answer stand for the moved weights.
   MovedScales moved;

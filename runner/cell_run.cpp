@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "common/error.h"
 #include "common/hash.h"
 #include "common/text.h"
 #include "datasets/overlap.h"
 #include "methods/quantize_model.h"
+#include "runner/external_program.h"
+#include "runner/hessian_dump.h"
 #include "runner/resume_store.h"
 
 namespace gptqb {
@@ -84,7 +87,7 @@ double dtype_bits(at::ScalarType dtype) {
 }
 
 QuantizeReport quantize(const Cell& cell, PreparedCell& prepared, ResumeStore* store,
-                        const RunOptions& options) {
+                        HessianSink* hessians, const RunOptions& options) {
   QuantizeOptions quantize_options;
   quantize_options.method = cell.method();
   quantize_options.compat = cell.compat();
@@ -96,6 +99,11 @@ QuantizeReport quantize(const Cell& cell, PreparedCell& prepared, ResumeStore* s
   quantize_options.head = cell.head();
   quantize_options.embedding = cell.embedding();
   quantize_options.resume = store;
+  quantize_options.hessians = hessians;
+  std::optional<ExternalProgram> external;
+  if (!cell.method().command.empty())
+    quantize_options.external =
+        &external.emplace(cell.method().command, options.output / "work" / cell.id() / "external");
   quantize_options.progress = options.progress;
   at::Tensor calibration, heldout;
   if (prepared.calibration) {
@@ -108,20 +116,6 @@ QuantizeReport quantize(const Cell& cell, PreparedCell& prepared, ResumeStore* s
       quantize_options.sequences_per_chunk = std::max<int64_t>(1, tokens / calibration.size(1));
   }
   return quantize_model(*prepared.model, calibration, heldout, quantize_options);
-}
-
-// Identity of what kept blocks are made from: they replace all linears of a block, so no later
-// check would notice that the model they came from was another one.
-std::string resume_inputs(const Record& record) {
-  Sha256 hash;
-  const auto add = [&](const std::string& text) { hash.add(text + '\n'); };
-  add(record.inputs.model_fingerprint);
-  add(record.inputs.tokenizer_fingerprint);
-  add(record.environment.device + " " + record.environment.gpu);
-  for (const WindowsRecord& windows : record.inputs.windows)
-    if (windows.role != "evaluation")
-      add(windows.role + " " + windows.ids_sha256 + " " + std::to_string(windows.count));
-  return hash.hex();
 }
 
 void add_sizes(const CausalLm& model, const QuantizeReport& report, std::vector<Metric>& metrics) {
@@ -188,6 +182,19 @@ std::map<std::string, std::string> policies_of(const Cell& cell) {
   return policies;
 }
 
+std::string quantization_inputs(const Record& record) {
+  Sha256 hash;
+  const auto add = [&](const std::string& text) { hash.add(text + '\n'); };
+  add(record.inputs.model_fingerprint);
+  add(record.inputs.tokenizer_fingerprint);
+  add(record.inputs.external_fingerprint);
+  add(record.environment.device + " " + record.environment.gpu);
+  for (const WindowsRecord& windows : record.inputs.windows)
+    if (windows.role != "evaluation")
+      add(windows.role + " " + windows.ids_sha256 + " " + std::to_string(windows.count));
+  return hash.hex();
+}
+
 PreparedCell prepare_cell(const Cell& cell, InputCache& cache, const RunOptions& options) {
   PreparedCell prepared;
   const std::filesystem::path folder = cache.model_folder(cell);
@@ -201,6 +208,7 @@ PreparedCell prepare_cell(const Cell& cell, InputCache& cache, const RunOptions&
   inputs.model = cell.model().path_unexpanded;
   inputs.model_fingerprint = prepared.model->fingerprint();
   inputs.architecture = prepared.model->architecture();
+  inputs.external_fingerprint = command_fingerprint(cell.method().command);
   if (InputCache::needs_tokenizer(cell)) {
     const Tokenizer& tokenizer = cache.tokenizer(folder);
     check_vocabulary(tokenizer, *prepared.model, folder);
@@ -254,8 +262,14 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& option
 
   QuantizeReport report;
   if (!cell.dense()) {
-    FileResumeStore store(options.output, cell.id(), options.progress, resume_inputs(record));
-    report = quantize(cell, prepared, options.resume ? &store : nullptr, options);
+    FileResumeStore store(options.output, cell.id(), options.progress, quantization_inputs(record));
+    FileHessianSink hessians(options.output, cell.id(), quantization_inputs(record));
+    report = quantize(cell, prepared, options.resume ? &store : nullptr,
+                      options.dump_hessians ? &hessians : nullptr, options);
+    if (options.dump_hessians)
+      record.notes.push_back(prepared.calibration
+                                 ? "Hessians of the quantized layers are in hessians/" + cell.id()
+                                 : "no Hessians were written: the cell takes no calibration data");
     record.layers = std::move(report.layers);
     record.resumed_blocks = report.resumed_blocks;
     record.seconds = report.seconds;

@@ -25,6 +25,11 @@ struct PreparedCell {
   std::vector<std::string> notes;
 };
 
+// Identity of what a cell's codes are made from beside its settings: model, tokenizer, calibration
+// windows, external program, device. Kept blocks replace all linears, so no later check would
+// notice that they came from another model.
+std::string quantization_inputs(const Record& record);
+
 // Throws Error: anything wrong with model, tokenizer, data or overrides.
 PreparedCell prepare_cell(const Cell& cell, InputCache& cache, const RunOptions& options);
 

@@ -88,6 +88,7 @@ int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, 
     run_options.argv = options.argv;
     run_options.progress = &progress;
     run_options.resume = plan.resume;
+    run_options.dump_hessians = plan.dump_hessians;
     const RunLock lock(run_options.output);
     RunOutcome outcome;
     try {

@@ -124,6 +124,9 @@ class Planner {
     result.file = experiment_.file;
     if (const auto resume = experiment_.base.find("resume"); resume != experiment_.base.end())
       result.resume = resume->second.value.get<bool>();
+    if (const auto dump = experiment_.base.find("dump"); dump != experiment_.base.end())
+      for (const json& what : dump->second.value)
+        if (what == "hessians") result.dump_hessians = true;
     if (has_cells()) add_cells(result);
     check_expectations(result);
     faults_.raise(experiment_.file);

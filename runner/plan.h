@@ -26,6 +26,7 @@ struct Plan {
   int64_t excluded = 0;            // cells left out by `exclude`
   int64_t other_shards = 0;        // cells that other shards run
   bool resume = true;              // keep finished blocks
+  bool dump_hessians = false;      // `dump: [hessians]`
   std::vector<std::string> notes;  // what the user should know before the run
 };
 

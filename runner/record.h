@@ -46,6 +46,7 @@ struct InputsRecord {
   std::string architecture;
   std::string tokenizer;  // kind
   std::string tokenizer_fingerprint;
+  std::string external_fingerprint;  // of the files of method.command; empty without one
   std::vector<WindowsRecord> windows;
 };
 

@@ -44,6 +44,7 @@ void describe(V& v, Either<InputsRecord> auto& inputs) {
   v("architecture", inputs.architecture);
   v("tokenizer", inputs.tokenizer);
   v("tokenizer_fingerprint", inputs.tokenizer_fingerprint);
+  v.optional("external_fingerprint", inputs.external_fingerprint);
   v("windows", inputs.windows);
 }
 

@@ -127,6 +127,11 @@ Values with_defaults(const Settings& settings, Faults& faults) {
     }
   }
   const auto place = [&](const std::string& key) { return settings.at(key).position; };
+  if (methods_of(values).contains("external") && !values.contains("method.command"))
+    faults.add(place(values["method.name"] == "external" ? "method.name" : "overrides"),
+               "method.command",
+               "expected the command of your program with method external, got none. See "
+               "docs/external.md");
   if (const auto order = settings.find("method.order"); order != settings.end()) {
     if (order->second.value != "act" && values["method.act_order"] == true)
       faults.add(order->second.position, "method.order",

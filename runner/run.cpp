@@ -11,6 +11,7 @@
 #include "common/text.h"
 #include "kernels/device_info.h"
 #include "runner/cell_run.h"
+#include "runner/hessian_dump.h"
 #include "runner/resume_store.h"
 
 namespace gptqb {
@@ -27,6 +28,7 @@ std::string stale_reason(const Record& old, const Record& now) {
   const InputsRecord &was = old.inputs, &is = now.inputs;
   if (was.model_fingerprint != is.model_fingerprint) return "the model's files changed";
   if (was.tokenizer_fingerprint != is.tokenizer_fingerprint) return "the tokenizer's files changed";
+  if (was.external_fingerprint != is.external_fingerprint) return "the external program changed";
   if (was.windows.size() != is.windows.size()) return "its token windows changed";
   for (size_t i = 0; i < is.windows.size(); ++i)
     if (was.windows[i].ids_sha256 != is.windows[i].ids_sha256 ||
@@ -154,11 +156,21 @@ class PlanRun {
     return old && old->status == CellStatus::kOk ? old : std::nullopt;
   }
 
+  // Whether a finished cell must run again for what `dump` asks for.
+  bool lacks_hessians(const Cell& cell, const Record& record) const {
+    if (!options_.dump_hessians || !cell.needs_calibration()) return false;
+    const FileHessianSink sink(options_.output, cell.id(), quantization_inputs(record));
+    for (const LayerHealth& layer : record.layers)
+      if (layer.tokens > 0 && !sink.has(layer.layer)) return true;
+    return false;
+  }
+
   std::optional<Record> reusable(const Cell& cell, const Record& now) {
     if (options_.fresh) return std::nullopt;
     std::optional<Record> old = finished_record(now);
     if (!old) return std::nullopt;
-    const std::string reason = stale_reason(*old, now);
+    std::string reason = stale_reason(*old, now);
+    if (reason.empty() && lacks_hessians(cell, *old)) reason = "its Hessians are not on disk";
     if (reason.empty()) {
       progress_.note(label_ + ": kept from an earlier run");
       return old;

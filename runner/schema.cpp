@@ -377,8 +377,13 @@ void append_method(std::vector<KeySpec>& table) {
       choice("method.inputs", method, &MethodConfig::inputs,
              {{"quantized", StatsInputs::kQuantized}, {"dense", StatsInputs::kDense}},
              "whose outputs feed a block's statistics: quantized or dense earlier blocks"));
-  table.push_back(planned(plain("method.command", KeyType::kPath, Scope::kCell, "-",
-                                "with `method.name: external`: the program that quantizes")));
+  table.push_back(with_bind(
+      plain("method.command", KeyType::kPath, Scope::kCell, "-",
+            "with `method.name: external`: the program that quantizes and its arguments; `{input}` "
+            "and `{output}` become paths (docs/external.md)"),
+      [](ResolvedSettings& settings, const json& value) {
+        settings.method.command = expand_variables(value.get<std::string>());
+      }));
   table.push_back(planned(with_default(plain("method.outlier_first", KeyType::kBool, Scope::kCell,
                                              "", "obq: columns of outliers before all others"),
                                        false)));
@@ -403,7 +408,7 @@ void append_run(std::vector<KeySpec>& table) {
   dump.arity = Arity::kList;
   dump.scope = Scope::kRun;
   dump.default_text = "[]";
-  table.push_back(planned(dump));
+  table.push_back(dump);
   table.push_back(
       with_default(plain("resume", KeyType::kBool, Scope::kRun, "",
                          "keep finished blocks, so that an interrupted run goes on from them"),

@@ -72,8 +72,9 @@ TEST(Options, EachOneComesBackFromYamlAndRecord) {
       SCOPED_TRACE(method + ", " + spec.key + ": " + value_text(value));
       // Settings of the grid search mean nothing without one.
       const bool of_search = spec.key.starts_with("quant.grid_") && spec.key != "quant.grid_search";
-      const std::string text =
-          "method: {name: " + method + "}\n" + (of_search ? "quant: {grid_search: mse}\n" : "");
+      const std::string text = "method: {name: " + method +
+                               (method == "external" ? ", command: own" : "") + "}\n" +
+                               (of_search ? "quant: {grid_search: mse}\n" : "");
       const Cell plain = cell_of(text, {});
       const Cell cell = cell_of(text, {spec.key + "=" + value_text(value)});
       if (cell.id() == plain.id()) {

@@ -19,6 +19,7 @@ inline nlohmann::json other_value(const KeySpec& spec) {
         return parse_integer(word) ? nlohmann::json(*parse_integer(word)) : nlohmann::json(word);
   }
   if (spec.type == KeyType::kFloat) return 0.125;
+  if (spec.type == KeyType::kText || spec.type == KeyType::kPath) return "other";
   return spec.default_value.get<int64_t>() + 17;
 }
 

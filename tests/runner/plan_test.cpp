@@ -478,7 +478,7 @@ TEST(Plan, WhatThisBuildCannotRunIsSkippedWithTheReason) {
   EXPECT_EQ(reason("method: {name: gptq}\noverrides: [{match: a, method.name: awq}, {match: b, "
                    "quant.bits: ternary}]\n"),
             "not supported yet: method.name awq");
-  EXPECT_EQ(reason("method: {name: gptq}\ndump: [hessians]\n"), "not supported yet: dump hessians");
+  EXPECT_EQ(reason("method: {name: gptq}\ndump: [hessians]\n"), "");
   EXPECT_EQ(reason("method: {name: gptq}\nlimits: {device_memory: 8}\n"),
             "not supported yet: limits.device_memory 8");
   EXPECT_EQ(reason("method: {name: gptq}\nexecutor: {name: slurm, partition: gpu}\n"),
