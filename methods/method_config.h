@@ -37,6 +37,13 @@ struct MethodConfig {
   ComputeDtype compute = ComputeDtype::kFloat32;
   OnFailure on_failure = OnFailure::kRaiseDamping;
   StatsInputs inputs = StatsInputs::kQuantized;
+  // Sampling: only so many rows of each linear are solved, evenly spaced (0: all), and only layers
+  // whose full name matches the glob.
+  int64_t rows = 0;
+  std::string layers = "*";
+  bool outlier_first = false;  // obq: weights that round by more than half a step are taken first
+  // obq: bytes that the inverses of the rows in flight may take, n^2 numbers each.
+  int64_t obq_budget = int64_t{8} << 30;
 
   // awq. Matched: GPTQ's tokens and grid rule, everything in f32. Reference: llm-awq's choices
   // (protocol.md section 10).
