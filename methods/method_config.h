@@ -38,6 +38,11 @@ struct MethodConfig {
   OnFailure on_failure = OnFailure::kRaiseDamping;
   StatsInputs inputs = StatsInputs::kQuantized;
   std::string command;  // of method `external`, `${...}` expanded
+  // Sampling: only so many rows of each linear are solved, evenly spaced (0: all), and only layers
+  // whose full name matches the glob.
+  int64_t rows = 0;
+  std::string layers = "*";
+  bool outlier_first = false;  // obq: weights that round by more than half a step are taken first
 
   // awq. Matched: GPTQ's tokens and grid rule, everything in f32. Reference: llm-awq's choices
   // (protocol.md section 10).

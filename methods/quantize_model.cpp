@@ -6,9 +6,11 @@
 
 #include "common/error.h"
 #include "common/hash.h"
+#include "common/text.h"
 #include "methods/clock.h"
 #include "methods/hessian.h"
 #include "methods/quantize_embedding.h"
+#include "methods/row_sample.h"
 
 namespace gptqb {
 namespace {
@@ -115,6 +117,10 @@ class Driver {
                    .skipped = ""};
     if (plan.settings.skip) {
       plan.skipped = "skipped: left dense by an override";
+      return plan;
+    }
+    if (!glob_match(options_.method.layers, layer)) {
+      plan.skipped = "skipped: left dense, not of method.layers " + options_.method.layers;
       return plan;
     }
     const auto& name = plan.settings.method;
@@ -393,7 +399,7 @@ class Driver {
                             .external = options_.external,
                             .moved = of_linear(preparation.moved, layer.linear),
                             .clip_moments = of_linear(preparation.clip_moments, layer.linear)};
-      auto result = layer.quantizer->quantize(problem);
+      auto result = quantize_rows(*layer.quantizer, problem);
       result.replacement.validate(layer.layer);
       result.health.seconds_hessian = data.seconds_hessian / static_cast<double>(sharing);
       result.health.rule = layer.settings.rule;

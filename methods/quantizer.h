@@ -94,6 +94,9 @@ struct LayerHealth {
   // "ok", or what was done instead: "rtn: <reason>", "skipped: <reason>".
   std::string status = "ok";
   std::string rule;  // the override that chose its settings; empty: none did. Set by the driver
+  // Of a sample, the number of rows that were solved, which the numbers above then count; empty:
+  // all.
+  std::optional<int64_t> rows_solved;
   double seconds_hessian = 0;
   double seconds_factor = 0;
   double seconds_solve = 0;

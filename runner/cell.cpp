@@ -121,6 +121,9 @@ std::string Cell::summary() const {
     text += ", seed " + setting("calibration.seed");
   if (head()) text += ", head " + setting("quant.head") + " bits";
   if (embedding()) text += ", embedding " + setting("quant.embedding") + " bits";
+  if (method().outlier_first && method().name == "obq") text += ", outliers first";
+  if (method().rows > 0) text += ", " + setting("method.rows") + " rows a linear";
+  if (method().layers != "*") text += ", layers " + method().layers;
   if (!overrides().empty()) text += ", overrides";
   return text;
 }

@@ -55,6 +55,30 @@ void add_once(const std::string& note, std::vector<std::string>& notes) {
   if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
 }
 
+void check_layers(const Cell& cell, const std::vector<std::string>& names) {
+  const std::string& glob = cell.method().layers;
+  for (const std::string& name : names)
+    if (glob_match(glob, name)) return;
+  if (names.empty()) return;
+  throw Error("method.layers", "expected '" + glob + "' to match a layer, got none of " +
+                                   std::to_string(names.size()) + ". Layers are named like " +
+                                   names.front());
+}
+
+// A model of which only a sample was solved is not the method's: readers of the record are told.
+void note_sampling(const Cell& cell, std::vector<std::string>& notes) {
+  if (cell.method().rows > 0) {
+    std::string note = "sample: only " + std::to_string(cell.method().rows) +
+                       " evenly spaced rows of each linear were solved, all others hold RTN codes; "
+                       "layer errors count the solved rows only";
+    if (!cell.evaluators().empty()) note += ", and the model was not evaluated";
+    notes.push_back(note);
+  }
+  if (cell.method().layers != "*")
+    notes.push_back("sample: only layers " + cell.method().layers +
+                    " were quantized, all others are dense");
+}
+
 // Marks calibration text that reappears in what is evaluated (docs/architecture.md, Statistics).
 void note_overlap(const PreparedCell& prepared, std::vector<std::string>& notes) {
   if (!prepared.calibration) return;
@@ -204,6 +228,8 @@ PreparedCell prepare_cell(const Cell& cell, InputCache& cache, const RunOptions&
   const std::vector<std::string> unmatched = cell.unmatched_rules(linear_names(*prepared.model));
   if (!unmatched.empty()) throw Error("overrides", join(unmatched, "; "));
 
+  check_layers(cell, linear_names(*prepared.model));
+
   InputsRecord& inputs = prepared.inputs;
   inputs.model = cell.model().path_unexpanded;
   inputs.model_fingerprint = prepared.model->fingerprint();
@@ -245,6 +271,7 @@ PreparedCell prepare_cell(const Cell& cell, InputCache& cache, const RunOptions&
   }
   prepared.dense = &cache.dense(cell, options.device);
   note_overlap(prepared, prepared.notes);
+  note_sampling(cell, prepared.notes);
   return prepared;
 }
 
@@ -283,8 +310,9 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& option
   add_sizes(model, report, record.metrics);
 
   const auto start = Clock::now();
+  const size_t evaluated = cell.method().rows > 0 ? 0 : cell.evaluators().size();
   HiddenStateCache states(InputCache::kStatesBytes);
-  for (size_t i = 0; i < cell.evaluators().size(); ++i) {
+  for (size_t i = 0; i < evaluated; ++i) {
     const EvaluatorSpec& spec = cell.evaluators()[i];
     const std::vector<Metric> metrics = evaluators().at(spec.name).make()->evaluate(
         model, prepared.evaluations[i],

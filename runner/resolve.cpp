@@ -52,7 +52,7 @@ bool rules_search_grids(const Values& values) {
 // Keys that came later, or say nothing at their default: without them cells keep their id.
 bool is_absent_at_default(const std::string& key) {
   return key == "method.order" || key == "overrides" || key == "quant.head" ||
-         key == "quant.embedding";
+         key == "quant.embedding" || key == "method.rows" || key == "method.layers";
 }
 
 // Keys of `method` that belong to one method only.
@@ -75,6 +75,8 @@ bool steers_a_solver(const std::string& key) {
 
 bool one_method_uses(const std::string& method, const std::string& key) {
   if (method == "none") return false;
+  // Of a sample, every method is asked for the same rows and layers.
+  if (key == "method.rows" || key == "method.layers") return true;
   // Its grid is its own: bits and groups say nothing about it.
   if (method == "llm_int8")
     return key == "overrides" || key == "method.outlier_threshold" ||
@@ -83,6 +85,10 @@ bool one_method_uses(const std::string& method, const std::string& key) {
   if (starts_with(key, "quant.") || key == "overrides") return true;
   if (method == "rtn") return key == "compat.one_sided" || starts_with(key, "compat.rtn_");
   if (const auto own = own_keys().find(key); own != own_keys().end()) return own->second == method;
+  // Its grids are fixed before it starts, and it knows no blocks.
+  if (method == "obq" &&
+      (key == "method.block_size" || key == "method.static_groups" || key == "compat.group_grid"))
+    return false;
   return true;
 }
 

@@ -359,16 +359,20 @@ void append_method(std::vector<KeySpec>& table) {
                           {"error", OnFailure::kError},
                           {"rtn", OnFailure::kRtn}},
                          "what happens when the damped H cannot be factored"));
-  table.push_back(planned(with_words(
-      with_range(
-          with_default(plain("method.rows", KeyType::kInteger, Scope::kCell, "",
-                             "rows of each linear that are quantized (sampling; marked in tables)"),
-                       "all"),
-          1),
-      {"all"})));
-  table.push_back(planned(with_default(plain("method.layers", KeyType::kText, Scope::kCell, "",
-                                             "glob of the layers that are quantized (sampling)"),
-                                       "*")));
+  table.push_back(with_bind(
+      with_words(
+          with_range(with_default(plain("method.rows", KeyType::kInteger, Scope::kCell, "",
+                                        "rows of each linear that are solved, evenly spaced; the "
+                                        "others keep RTN codes, errors count the solved ones only, "
+                                        "and the model is not evaluated"),
+                                  "all"),
+                     1),
+          {"all"}),
+      [](ResolvedSettings& settings, const json& value) {
+        settings.method.rows = value.is_string() ? 0 : value.get<int64_t>();
+      }));
+  table.push_back(field("method.layers", KeyType::kText, method, &MethodConfig::layers, {},
+                        "glob of the layers that are quantized; all others stay dense"));
   KeySpec order = word("method.order", {"natural", "act", "reverse", "greedy", "random:SEED"},
                        nullptr, "order in which columns are quantized; greedy: obq only");
   order.default_text = "natural; obq: greedy";
@@ -384,9 +388,8 @@ void append_method(std::vector<KeySpec>& table) {
       [](ResolvedSettings& settings, const json& value) {
         settings.method.command = expand_variables(value.get<std::string>());
       }));
-  table.push_back(planned(with_default(plain("method.outlier_first", KeyType::kBool, Scope::kCell,
-                                             "", "obq: columns of outliers before all others"),
-                                       false)));
+  table.push_back(boolean("method.outlier_first", method, &MethodConfig::outlier_first,
+                          "obq: weights that round by more than half a step before all others"));
   table.push_back(choice("method.awq_protocol", method, &MethodConfig::awq_reference,
                          {{"matched", false}, {"reference", true}},
                          "awq: tokens and grid rule of gptq, or the choices of llm-awq"));

@@ -4,13 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/impl/cpu_level.h"
 #include "kernels/solver.h"
-
-#if defined(__x86_64__) && defined(__GNUC__)
-#define GPTQB_X86_LEVELS 1
-#else
-#define GPTQB_X86_LEVELS 0
-#endif
 
 namespace gptqb::kernels {
 namespace {
@@ -130,9 +125,9 @@ using SweepFunction = void (*)(const SweepChunk<T>&, int64_t, int64_t);
 template <class T>
 SweepFunction<T> best_sweep() {
 #if GPTQB_X86_LEVELS
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("x86-64-v4")) return sweep_avx512<T>;
-  if (__builtin_cpu_supports("x86-64-v3")) return sweep_avx2<T>;
+  const CpuLevel level = cpu_level();
+  if (level == CpuLevel::kAvx512) return sweep_avx512<T>;
+  if (level == CpuLevel::kAvx2) return sweep_avx2<T>;
 #endif
   return sweep_baseline<T>;
 }

@@ -2,6 +2,7 @@
 // registers. Columns lie apart by `rows` elements, so that the threads of a warp read and write
 // neighbouring addresses.
 #include "kernels/cuda_check.h"
+#include "kernels/device/rounding.cuh"
 #include "kernels/solver.h"
 
 namespace gptqb::kernels {
@@ -9,13 +10,6 @@ namespace {
 
 constexpr int kColumns = static_cast<int>(SweepChunk<float>::kMaxColumns);
 constexpr int kThreads = 64;  // small blocks: a layer has few rows for 132 multiprocessors
-
-__device__ inline float round_half_even(float x) { return rintf(x); }
-__device__ inline double round_half_even(double x) { return rint(x); }
-// Division as IEEE asks for, whatever the build's fast-math flags: a value may lie on a rounding
-// boundary.
-__device__ inline float divide(float a, float b) { return __fdiv_rn(a, b); }
-__device__ inline double divide(double a, double b) { return __ddiv_rn(a, b); }
 
 template <class T, bool kTernary>
 __global__ void __launch_bounds__(kThreads) sweep_kernel(SweepChunk<T> chunk) {

@@ -28,7 +28,8 @@ constexpr const char* kColumns[] = {"cell_id",
                                     "seconds_hessian",
                                     "seconds_factor",
                                     "seconds_solve",
-                                    "rule"};
+                                    "rule",
+                                    "rows_solved"};
 
 }  // namespace
 
@@ -65,6 +66,7 @@ std::string layers_csv(const std::vector<Record>& records) {
       table.set("seconds_factor", layer.seconds_factor);
       table.set("seconds_solve", layer.seconds_solve);
       table.set("rule", layer.rule);
+      if (layer.rows_solved) table.set("rows_solved", *layer.rows_solved);
     }
   }
   return table.text();

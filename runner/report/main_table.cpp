@@ -80,6 +80,10 @@ std::string marks_text(const Record& record) {
   if (record.status != CellStatus::kOk)
     add(std::string(status_name(record.status)) + ", see below");
   if (is_synthetic(record)) add("synthetic weights");
+  if (const std::string rows = record.setting("method.rows"); !rows.empty())
+    add(rows + " rows a linear");
+  if (const std::string layers = record.setting("method.layers"); !layers.empty())
+    add("only layers " + layers);
   const size_t fallbacks = fallback_layers(record).size();
   if (fallbacks > 0) add("fallback in " + std::to_string(fallbacks) + " layers");
   for (const Metric& metric : record.metrics)

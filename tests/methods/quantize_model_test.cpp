@@ -526,6 +526,26 @@ TEST(QuantizeModel, EndsAreResumedAndNeedNoQuantizedBlock) {
               ThrowsMessage<Error>(AllOf(HasSubstr("head"), HasSubstr("got 5"))));
 }
 
+// Sampling: layers outside the glob stay dense and say so; of the others a few rows are solved.
+TEST(QuantizeModel, SamplesLayersAndRows) {
+  const TinyModel dense(2);
+  for (const char* method : {"gptq", "obq"}) {
+    TinyModel model(2);
+    auto options = options_for(method);
+    options.method.layers = "blocks.1.*";
+    options.method.rows = 2;
+    const auto report = quantize_model(model, kCalibration, kHeldout, options);
+    for (const char* linear : {"gate", "up", "down"})
+      EXPECT_TRUE(at::equal(model.weight_of(0, linear), dense.weight_of(0, linear)));
+    EXPECT_EQ(report.layers[0].status, "skipped: left dense, not of method.layers blocks.1.*");
+    EXPECT_FALSE(report.layers[0].rows_solved.has_value());
+    EXPECT_EQ(report.layers[3].status, "ok");
+    EXPECT_EQ(report.layers[3].method, method);
+    EXPECT_EQ(report.layers[3].rows_solved, 2);
+    EXPECT_EQ(report.quantized_weights, 3 * kHidden * kInner);
+  }
+}
+
 // RTN needs no data; with data it reports the same columns as GPTQ (EH-17).
 TEST(QuantizeModel, RtnWorksWithAndWithoutData) {
   TinyModel without(2);

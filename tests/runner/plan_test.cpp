@@ -462,7 +462,7 @@ TEST(Plan, WhatThisBuildCannotRunIsSkippedWithTheReason) {
   EXPECT_EQ(reason("method: {name: gptq}\n"), "");
   EXPECT_EQ(reason("method: {name: obq}\n"), "not supported yet: method.name obq");
   EXPECT_EQ(reason("method: {name: gptq}\nquant: {bits: ternary}\n"), "");
-  EXPECT_EQ(reason("method: {name: gptq, rows: 8}\n"), "not supported yet: method.rows 8");
+  EXPECT_EQ(reason("method: {name: gptq, rows: 8, layers: \"*q_proj\"}\n"), "");
   EXPECT_EQ(reason("method: {name: gptq, rows: all, layers: \"*\", order: natural}\n"), "");
   EXPECT_EQ(reason("method: {name: gptq, precision: tf32}\nquant: {head: 4}\n"),
             "not supported yet: method.precision tf32");
@@ -490,12 +490,34 @@ TEST(Plan, WhatThisBuildCannotRunIsSkippedWithTheReason) {
 }
 
 TEST(Plan, KeysOfOtherMethodsDoNotStopACell) {
-  const Plan made =
-      plan("method: {rows: 8, alpha_grid: 10}\nsweep: {method.name: [none, rtn, gptq, awq]}\n");
+  const Plan made = plan(
+      "method: {precision: tf32, alpha_grid: 10}\n"
+      "sweep: {method.name: [none, rtn, gptq, awq]}\n");
   EXPECT_EQ(made.cells[0].skip_reason, "");
   EXPECT_EQ(made.cells[1].skip_reason, "");
-  EXPECT_EQ(made.cells[2].skip_reason, "not supported yet: method.rows 8");
-  EXPECT_EQ(made.cells[3].skip_reason, "not supported yet: method.name awq, method.rows 8");
+  EXPECT_EQ(made.cells[2].skip_reason, "not supported yet: method.precision tf32");
+  EXPECT_EQ(made.cells[3].skip_reason, "not supported yet: method.name awq");
+}
+
+// Sampling: RTN is asked for the same rows and layers; at their defaults the keys are in no
+// identity.
+TEST(Plan, SampledRowsAndLayersReachTheMethod) {
+  const Plan made = plan(
+      "method: {rows: 8, layers: \"*.q_proj\"}\nsweep: {method.name: [none, rtn, gptq, obq]}\n");
+  EXPECT_EQ(made.cells[0].cell.setting("method.rows"), "");
+  for (size_t i = 1; i < 4; ++i) {
+    EXPECT_EQ(made.cells[i].cell.method().rows, 8);
+    EXPECT_EQ(made.cells[i].cell.method().layers, "*.q_proj");
+    EXPECT_THAT(made.cells[i].cell.summary(), HasSubstr(", 8 rows a linear, layers *.q_proj"));
+  }
+  const Plan all = plan("method: {name: obq, rows: all, layers: \"*\"}\n");
+  EXPECT_EQ(all.cells[0].cell.id(), plan("method: {name: obq}\n").cells[0].cell.id());
+  EXPECT_EQ(all.cells[0].cell.setting("method.rows"), "");
+  // What changes no code of OBQ makes no other cell.
+  EXPECT_EQ(plan("method: {name: obq, block_size: 64, static_groups: true}\n").cells[0].cell.id(),
+            all.cells[0].cell.id());
+  EXPECT_TRUE(
+      plan("method: {name: obq, outlier_first: true}\n").cells[0].cell.method().outlier_first);
 }
 
 TEST(Plan, SyntheticModelsAreSkipped) {
