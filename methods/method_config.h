@@ -37,7 +37,7 @@ struct MethodConfig {
   ComputeDtype compute = ComputeDtype::kFloat32;
   OnFailure on_failure = OnFailure::kRaiseDamping;
   StatsInputs inputs = StatsInputs::kQuantized;
-  std::string command;  // of method `external`, `${...}` expanded
+  std::string command{};  // of method `external`, `${...}` expanded
   // Sampling: only so many rows of each linear are solved, evenly spaced (0: all), and only layers
   // whose full name matches the glob.
   int64_t rows = 0;

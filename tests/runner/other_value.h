@@ -20,7 +20,8 @@ inline nlohmann::json other_value(const KeySpec& spec) {
   }
   if (spec.type == KeyType::kFloat) return 0.125;
   if (spec.type == KeyType::kText || spec.type == KeyType::kPath) return "other";
-  return spec.default_value.get<int64_t>() + 17;
+  // A whole number, or a word such as `all`.
+  return spec.default_value.is_number() ? spec.default_value.get<int64_t>() + 17 : 17;
 }
 
 }  // namespace gptqb::test

@@ -323,8 +323,8 @@ TEST(ReportTest, LayersHaveTheDocumentedColumns) {
       "cell_id,layer,method,bits,group_size,loss,relative_error,relative_error_heldout,"
       "relative_error_rtn,drift,damping,damping_tries,condition,dead_columns,non_finite_inputs,"
       "outlier_share,clipped,tokens,sequences,status,seconds_hessian,seconds_factor,seconds_"
-      "solve,rule\r\n"
-      "g,model.layers.0.q,gptq,4,-1,1.5,0.25,,,,,0,,0,0,,0,0,0,ok,0,0,0,a: quant.bits 8\r\n");
+      "solve,rule,rows_solved\r\n"
+      "g,model.layers.0.q,gptq,4,-1,1.5,0.25,,,,,0,,0,0,,0,0,0,ok,0,0,0,a: quant.bits 8,\r\n");
 }
 
 TEST(ReportTest, RulesAreListedWithTheLayersTheyTook) {
