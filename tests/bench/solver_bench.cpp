@@ -2,7 +2,9 @@
 // published loop, side by side in one run (issue 3, item 6: fast at least 3 times faster than the
 // published loop at 4096 x 4096).
 //
-//   bench_solver [rows columns [repetitions [group_size]]]      defaults 4096 4096 3 -1
+//   bench_solver [rows columns [repetitions [group_size [act]]]]      defaults 4096 4096 3 -1
+//
+// `act` as the last word: columns by falling diag(H).
 //
 // Each is checked against the others before its time counts. Prints one line per solver; exits 1 if
 // the losses disagree.
@@ -15,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "methods/gptq_fast.h"
@@ -25,7 +28,8 @@ namespace {
 
 // The published loop as it is written: Losses and Q as matrices, W1/Q1/Err1 per block, one column
 // at a time.
-double published_loop(const at::Tensor& weights, const at::Tensor& hessian, const GridRule& rule) {
+double published_loop(const at::Tensor& weights, const at::Tensor& hessian, const GridRule& rule,
+                      bool act_order) {
   auto W = weights.clone();
   auto H = hessian.clone();
   const int64_t columns = W.size(1);
@@ -34,6 +38,11 @@ double published_loop(const at::Tensor& weights, const at::Tensor& hessian, cons
   const auto dead = H.diagonal() == 0;
   H.diagonal().masked_fill_(dead, 1);
   W.masked_fill_(dead.unsqueeze(0), 0);
+  if (act_order) {
+    const auto order = at::argsort(H.diagonal(), /*dim=*/0, /*descending=*/true);
+    W = W.index_select(1, order);
+    H = H.index_select(0, order).index_select(1, order);
+  }
   H.diagonal().add_(H.diagonal().mean() * 0.01);
   H = at::linalg_cholesky(H);
   H = at::cholesky_inverse(H);
@@ -80,7 +89,7 @@ double now() {
 Timing run_solver(const SweepProblem& problem, const at::Tensor& hessian, bool reference) {
   const double start = now();
   FactorFailure failure;
-  auto prepared = prepare_hessian(hessian, 0.01, MethodConfig{});
+  auto prepared = prepare_hessian(hessian, 0.01, problem.method);
   const auto factor = reference ? factorize_reference(std::move(prepared), failure)
                                 : factorize_fast(std::move(prepared), failure);
   if (!factor) std::abort();
@@ -102,27 +111,30 @@ int run(int argc, char** argv) {
   const auto hessian = at::mm(x.t(), x) / columns;
   const QuantConfig quant{
       .bits = 4, .group_size = argument(4, -1), .scale_dtype = ScaleDtype::kFloat32};
+  MethodConfig method;
+  method.act_order = argc > 5 && std::string(argv[5]) == "act";
   CompatPolicy compat;
   compat.reference_group_grid = true;
   const SweepProblem problem{.layer = "bench",
                              .weights = at::randn({rows, columns}) * 0.02,
                              .rule = {quant, false},
-                             .method = {},
+                             .method = method,
                              .compat = compat};
   const std::vector<std::pair<const char*, std::function<Timing()>>> solvers = {
       {"published loop",
        [&] {
          const double start = now();
-         const double loss = published_loop(problem.weights, hessian, problem.rule);
+         const double loss =
+             published_loop(problem.weights, hessian, problem.rule, method.act_order);
          return Timing{0, now() - start, loss};
        }},
       {"reference", [&] { return run_solver(problem, hessian, true); }},
       {"fast", [&] { return run_solver(problem, hessian, false); }}};
 
-  std::printf("%lld x %lld, 4 bits, group %lld, float32, %d threads, best of %lld\n",
+  std::printf("%lld x %lld, 4 bits, group %lld%s, float32, %d threads, best of %lld\n",
               static_cast<long long>(rows), static_cast<long long>(columns),
-              static_cast<long long>(quant.group_size), at::get_num_threads(),
-              static_cast<long long>(repetitions));
+              static_cast<long long>(quant.group_size), method.act_order ? ", act-order" : "",
+              at::get_num_threads(), static_cast<long long>(repetitions));
   std::vector<Timing> best(solvers.size());
   for (int64_t repetition = 0; repetition < repetitions; ++repetition)
     for (size_t i = 0; i < solvers.size(); ++i) {
