@@ -52,10 +52,7 @@ std::string percent_text(const Record& record, const std::string& name, bool wit
 }  // namespace
 
 std::string divergence_table(const RecordPointers& rows, const std::vector<Record>& all) {
-  std::vector<std::string> settings = varying_settings(rows);
-  std::erase_if(settings, [](const std::string& key) {
-    return key == "method.name" || key == "quant.bits" || key == "quant.group_size";
-  });
+  const std::vector<std::string> settings = varying_beside_label(rows);
   MarkdownTable table;
   table.add_column("cell");
   for (const std::string& key : settings) table.add_column(key);

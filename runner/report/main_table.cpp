@@ -13,11 +13,6 @@ namespace {
 
 const std::string kNothing = "–";
 
-// Settings with a column of their own.
-bool has_own_column(const std::string& key) {
-  return key == "method.name" || key == "quant.bits" || key == "quant.group_size";
-}
-
 std::vector<Record> copies(const RecordPointers& rows) {
   std::vector<Record> result;
   for (const Record* row : rows) result.push_back(*row);
@@ -132,8 +127,7 @@ void add_columns(const std::vector<std::string>& settings, const std::vector<std
 }  // namespace
 
 std::string main_table(const RecordPointers& rows, const std::vector<Record>& all) {
-  std::vector<std::string> settings = varying_settings(rows);
-  std::erase_if(settings, has_own_column);
+  const std::vector<std::string> settings = varying_beside_label(rows);
   const std::vector<std::string> datasets = perplexity_datasets(copies(rows));
   MarkdownTable table;
   add_columns(settings, datasets, table);

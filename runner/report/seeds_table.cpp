@@ -28,8 +28,11 @@ std::string seeds_table(const RecordPointers& rows) {
     if (!groups.contains(key)) order.push_back(key);
     groups[key].push_back(row);
   }
+  std::vector<std::string> settings = varying_beside_label(rows);
+  std::erase(settings, "calibration.seed");
   MarkdownTable table;
   table.add_column("cell");
+  for (const std::string& setting : settings) table.add_column(setting);
   table.add_column("metric");
   table.add_column("mean", true);
   table.add_column("deviation", true);
@@ -43,9 +46,16 @@ std::string seeds_table(const RecordPointers& rows) {
       for (const Record* row : group)
         if (const auto found = find_metric(*row, metric.name)) values.push_back(found->value);
       const MeanEstimate estimate = estimate_mean(values);
-      table.add_row({cell_label(*group.front()), metric.name, significant_text(estimate.mean, 5),
-                     estimate.deviation ? significant_text(*estimate.deviation, 2) : "–",
-                     std::to_string(estimate.count)});
+      std::vector<std::string> cells = {cell_label(*group.front())};
+      for (const std::string& setting : settings) {
+        const std::string text = group.front()->setting(setting);
+        cells.push_back(text.empty() ? "–" : text);
+      }
+      cells.push_back(metric.name);
+      cells.push_back(significant_text(estimate.mean, 5));
+      cells.push_back(estimate.deviation ? significant_text(*estimate.deviation, 2) : "–");
+      cells.push_back(std::to_string(estimate.count));
+      table.add_row(std::move(cells));
     }
   }
   if (table.empty()) return "";

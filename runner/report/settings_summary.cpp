@@ -33,6 +33,14 @@ std::vector<std::string> varying_settings(const std::vector<const Record*>& reco
   return result;
 }
 
+std::vector<std::string> varying_beside_label(const std::vector<const Record*>& records) {
+  std::vector<std::string> keys = varying_settings(records);
+  std::erase_if(keys, [](const std::string& key) {
+    return key == "method.name" || key == "quant.bits" || key == "quant.group_size";
+  });
+  return keys;
+}
+
 std::vector<std::pair<std::string, std::string>> shared_settings(
     const std::vector<const Record*>& records) {
   const Seen seen = collect(records);

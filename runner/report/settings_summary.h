@@ -13,6 +13,9 @@ namespace gptqb {
 // a key does not count, so that `none`, which has no `quant.*`, makes nothing vary.
 std::vector<std::string> varying_settings(const std::vector<const Record*>& records);
 
+// Those of them that cell_label() does not say: the columns that tell cells of one label apart.
+std::vector<std::string> varying_beside_label(const std::vector<const Record*>& records);
+
 // The others, with their value, where at least one record has the key.
 std::vector<std::pair<std::string, std::string>> shared_settings(
     const std::vector<const Record*>& records);

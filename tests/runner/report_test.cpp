@@ -289,6 +289,20 @@ TEST(ReportTest, SeedsGetMeanAndDeviation) {
       HasSubstr("| gptq 4 bits, whole rows | perplexity.wikitext2 | 11.000 |       1.4 |     2 |"));
 }
 
+TEST(ReportTest, SeedsOfCellsWithOneLabelAreToldApart) {
+  std::vector<Record> records;
+  for (const char* damping : {"0.01", "0.1"})
+    for (const char* seed : {"0", "1"}) {
+      records.push_back(record(std::string(damping) + seed, "gptq", 4, 10, {1}));
+      records.back().settings.emplace_back("calibration.seed", seed);
+      records.back().settings.emplace_back("method.damping", damping);
+    }
+  const std::string table = report_formats().at("md").make.render({records, {}, {}});
+  for (const char* damping : {"0.01", "0.1 "})
+    EXPECT_THAT(table, HasSubstr("| gptq 4 bits, whole rows | " + std::string(damping) +
+                                 "           | perplexity.wikitext2 | 10.000 |"));
+}
+
 TEST(ReportTest, VerdictsAreInTableAndJson) {
   Verdict verdict;
   verdict.experiment = "tiny";
