@@ -91,7 +91,7 @@ int64_t LinearReplacement::stored_bits(int64_t scale_bits) const {
     bits += tensor_bits(transformed->input_transform);
   if (const auto* dense = std::get_if<DenseWeights>(&form)) bits += tensor_bits(dense->weights);
   if (const auto* int8 = std::get_if<Int8Linear>(&form))
-    bits += tensor_bits(int8->codes) + int8->row_scales.numel() * scale_bits;
+    bits += tensor_bits(int8->codes) + tensor_bits(int8->row_scales);
   return bits;
 }
 

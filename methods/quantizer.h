@@ -24,6 +24,8 @@ class FactorCache;
 struct MovedScales {
   at::Tensor columns;  // f32 [in]
   at::Tensor rows;     // f32 [out]
+  std::string kept;  // why columns stay although this linear could take scales; empty: they moved,
+                     // or the architecture has no place for them
 };
 
 // One linear to quantize. References stay owned by the caller.

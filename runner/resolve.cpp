@@ -149,7 +149,7 @@ Values with_defaults(const Settings& settings, Faults& faults) {
     }
   }
   // llm-awq searches on the dense model throughout.
-  if (values["method.name"] == "awq" && values["method.awq_protocol"] == "reference") {
+  if (methods_of(values).contains("awq") && values["method.awq_protocol"] == "reference") {
     if (const auto inputs = settings.find("method.inputs");
         inputs != settings.end() && inputs->second.value == "quantized")
       faults.add(
@@ -187,10 +187,17 @@ void check_quant(const Settings& settings, const Values& values, Faults& faults)
     const KeySpec& spec = *find_key(key);
     if (starts_with(key, "quant.") && spec.bind) spec.bind(resolved, value);
   }
-  const auto check = [&](const QuantConfig& quant, const std::string& section,
-                         const std::string& fallback) {
+  const auto check = [&](const QuantConfig& quant, const std::string& method,
+                         const std::string& section, const std::string& fallback) {
     try {
       quant.validate(section);
+      // Both answer with codes on a grid of equal steps.
+      if (quant.ternary() && (method == "awq" || method == "external"))
+        throw Error(section + ".bits", "expected 2, 3, 4 or 8 for " + method + ", got ternary");
+      if (quant.symmetric && method == "awq" && values.at("method.awq_protocol") == "reference")
+        throw Error(section + ".symmetric",
+                    "expected false with awq_protocol: reference, whose grid is asymmetric, got "
+                    "true. Use awq_protocol: matched");
     } catch (const Error& error) {
       auto at = settings.find(error.where());
       if (at == settings.end()) at = settings.find(fallback);
@@ -198,13 +205,14 @@ void check_quant(const Settings& settings, const Values& values, Faults& faults)
       faults.add(at == settings.end() ? Position{} : at->second.position, error.where(), message);
     }
   };
-  if (values.at("method.name") != "none") check(resolved.quant, "quant", "quant.bits");
+  if (values.at("method.name") != "none")
+    check(resolved.quant, values.at("method.name"), "quant", "quant.bits");
   const auto rules = values.find("overrides");
   if (rules == values.end() || values.at("method.name") == "none") return;
   find_key("overrides")->bind(resolved, rules->second);
   for (const OverrideRule& rule : resolved.overrides)
     if (!rule.choice.skip && rule.choice.method != "none")
-      check(rule.choice.quant, "overrides.quant", "overrides");
+      check(rule.choice.quant, rule.choice.method, "overrides.quant", "overrides");
 }
 
 }  // namespace

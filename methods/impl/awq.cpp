@@ -48,7 +48,11 @@ class Search {
     BlockPreparation result;
     for (const ScaleMove& move : plan_.moves) {
       throw_if_interrupted();
-      if (!can_move(move)) continue;
+      if (const std::string reason = hindrance(move); !reason.empty()) {
+        for (const BlockLinear& linear : problem_.stages[move.stage])
+          if (linear.ours) result.moved[linear.name].kept = reason;
+        continue;
+      }
       const auto scales = best_scales(move);
       result.divided[move.producer] = scales;
       for (const BlockLinear& linear : problem_.stages[move.stage])
@@ -100,15 +104,15 @@ class Search {
     return move.judged_through == move.stage && problem_.stages[move.stage].size() == 1;
   }
 
-  bool can_move(const ScaleMove& move) const {
-    const auto& linears = problem_.stages[move.stage];
-    const auto ours = [](const BlockLinear& linear) { return linear.ours; };
-    if (linears.empty() || !std::all_of(linears.begin(), linears.end(), ours)) return false;
-    if (!move.producer_is_linear) return true;
-    for (const auto& stage : problem_.stages)
-      for (const BlockLinear& linear : stage)
-        if (linear.name == move.producer) return linear.ours;
-    return false;
+  // Why scales cannot move there: all linears that read them, and one that makes them, must be
+  // quantized by this method. Empty: they can.
+  std::string hindrance(const ScaleMove& move) const {
+    for (size_t stage = 0; stage < problem_.stages.size(); ++stage)
+      for (const BlockLinear& linear : problem_.stages[stage])
+        if (!linear.ours &&
+            (stage == move.stage || (move.producer_is_linear && linear.name == move.producer)))
+          return "scales did not move, because " + linear.name + " is not quantized by awq";
+    return "";
   }
 
   at::Tensor mean_abs(size_t stage) const {
@@ -249,6 +253,8 @@ class Awq : public Quantizer {
     // Nothing to choose scales by: what is left is round to nearest, and says so.
     if (problem.stats != nullptr && problem.stats->tokens() == 0)
       result.health.status = "rtn: no calibration token reached this layer";
+    else if (!problem.moved.kept.empty())
+      result.health.status = "rtn: " + problem.moved.kept;
     else if (problem.stats != nullptr && is_silent(*problem.stats))
       result.health.status = "rtn: every input of this layer was 0 in calibration";
     record_errors(problem, as_loaded(result.quantized(), problem.moved), result.health);

@@ -55,7 +55,9 @@ const Record* dense_baseline(const Record& record, const std::vector<Record>& re
 const Record* rtn_baseline(const Record& record, const std::vector<Record>& records,
                            const std::string& dataset, const std::string& evaluator) {
   if (record.setting("method.name") == "none") return nullptr;
-  const std::vector<std::string> prefixes = {"quant.", "overrides", "method.rows", "method.layers"};
+  // Also the policies that RTN itself depends on: two RTN cells may differ in nothing else.
+  const std::vector<std::string> prefixes = {"compat.one_sided", "compat.rtn_", "quant.",
+                                             "overrides",        "method.rows", "method.layers"};
   return find(records, [&](const Record& other) {
     return other.setting("method.name") == "rtn" && same_model(record, other) &&
            settings_under(record, prefixes) == settings_under(other, prefixes) &&

@@ -155,11 +155,15 @@ class Comparer {
       if (difference && difference->half_width)
         return judge_paired(*difference, now, options_, change);
     }
-    if (is_time(now.name) && !same_device(before, after)) {
+    const auto incomparable = [&](const std::string& why) {
       change.change = Change::kNotComparable;
-      change.detail = "another device";
-      return;
-    }
+      change.detail = why;
+    };
+    if (is_time(now.name) && !same_device(before, after)) return incomparable("another device");
+    if (is_time(now.name) && (before.resumed_blocks > 0 || after.resumed_blocks > 0))
+      return incomparable("a resumed run times only its rest");
+    if (now.name == "bytes.host_peak")
+      return incomparable("the peak of the process, whatever cells ran before");
     judge_relative(old, now,
                    is_time(now.name) ? options_.time_threshold : options_.relative_threshold,
                    is_time(now.name) ? options_.smallest_seconds : 0, change);

@@ -12,7 +12,8 @@ constexpr const char* kLegend =
     "half "
     "its 95 % interval (paired, Student t); a tie is a difference the interval does not tell from "
     "0. "
-    "bits/weight: of the quantized layers, scales, zeros and indices counted.\n";
+    "bits/weight: of the linears of all blocks, with scales, zeros and indices, and dense ones at "
+    "the model's width; results.csv has that of the whole model too.\n";
 
 std::vector<std::string> experiments_of(const std::vector<Record>& records) {
   std::vector<std::string> result;

@@ -98,10 +98,15 @@ std::string marks_text(const Record& record) {
   return marks;
 }
 
-// A method that rounds activations too must not look like one that rounds only weights.
+// A cell that rounds activations too, all of it or by a rule, must not look like one that rounds
+// only weights.
 std::string bits_text(const Record& record) {
-  if (record.setting("method.name") == "llm_int8") return "W8A8";
-  return or_nothing(record.setting("quant.bits"));
+  const bool own = record.setting("method.name") == "llm_int8";
+  const bool rules = !record.setting("overrides").empty();
+  const bool mentioned = record.setting("overrides").find("llm_int8") != std::string::npos;
+  const std::string bits = own ? "W8A8" : or_nothing(record.setting("quant.bits"));
+  if (own) return rules ? "W8A8, mixed" : bits;
+  return mentioned ? bits + " and W8A8" : bits;
 }
 
 void add_columns(const std::vector<std::string>& settings, const std::vector<std::string>& datasets,

@@ -23,13 +23,23 @@ Seen collect(const std::vector<const Record*>& records) {
   return seen;
 }
 
+// Whether a method has cells with and without the key: absent is then a value of its own.
+bool some_lack(const std::vector<const Record*>& records, const std::string& key) {
+  std::map<std::string, std::set<bool>> has;
+  for (const Record* record : records)
+    has[record->setting("method.name")].insert(!record->setting(key).empty());
+  return std::any_of(has.begin(), has.end(), [](const auto& one) { return one.second.size() > 1; });
+}
+
 }  // namespace
 
 std::vector<std::string> varying_settings(const std::vector<const Record*>& records) {
   const Seen seen = collect(records);
   std::vector<std::string> result;
   std::copy_if(seen.order.begin(), seen.order.end(), std::back_inserter(result),
-               [&](const std::string& key) { return seen.values.at(key).size() > 1; });
+               [&](const std::string& key) {
+                 return seen.values.at(key).size() > 1 || some_lack(records, key);
+               });
   return result;
 }
 

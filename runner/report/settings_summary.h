@@ -9,8 +9,9 @@
 
 namespace gptqb {
 
-// Keys with two or more values among `records`, in the order they first appear. A record that lacks
-// a key does not count, so that `none`, which has no `quant.*`, makes nothing vary.
+// Keys with two or more values among `records`, in the order they first appear. Absent is a
+// value only where other cells of the same method have the key, so that `none`, which has no
+// `quant.*`, makes nothing vary.
 std::vector<std::string> varying_settings(const std::vector<const Record*>& records);
 
 // Those of them that cell_label() does not say: the columns that tell cells of one label apart.

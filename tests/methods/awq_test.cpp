@@ -293,6 +293,11 @@ TEST(Awq, ScalesStayWhereALinearOfTheStageIsNotItsOwn) {
   const auto preparation = quantizers().at("awq").make()->prepare_block(p.problem);
   EXPECT_EQ(preparation.divided.count("norm"), 0u);
   EXPECT_EQ(preparation.divided.count("up"), 1u);
+  EXPECT_EQ(preparation.moved.at("up").kept,
+            "scales did not move, because gate is not quantized by awq");
+  auto problem = layer_problem(p.model->weight("up"), p.first.get());
+  problem.moved = preparation.moved.at("up");
+  EXPECT_EQ(test::quantize_with("awq", problem).health.status, "rtn: " + problem.moved.kept);
   p.problem.stages[0][1].ours = false;  // up, which would have to divide its rows
   EXPECT_TRUE(quantizers().at("awq").make()->prepare_block(p.problem).divided.empty());
 }

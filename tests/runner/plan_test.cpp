@@ -372,6 +372,14 @@ TEST(Plan, QuantSettingsThatContradictEachOtherAreErrors) {
   EXPECT_THAT(fault_of("method: {name: rtn}\nquant: {grid_search: mse}\n"
                        "overrides: [{match: a, quant.bits: ternary}]\n"),
               HasSubstr("overrides.quant.grid_search] expected none for ternary"));
+  for (const char* method : {"awq", "external, command: x"})
+    EXPECT_THAT(fault_of("method: {name: " + std::string(method) + "}\nquant: {bits: ternary}\n"),
+                HasSubstr("quant.bits] expected 2, 3, 4 or 8 for "));
+  EXPECT_THAT(fault_of("method: {name: gptq}\n"
+                       "overrides: [{match: a, method.name: awq, quant.bits: ternary}]\n"),
+              HasSubstr("overrides.quant.bits] expected 2, 3, 4 or 8 for awq, got ternary"));
+  EXPECT_THAT(fault_of("method: {name: awq, awq_protocol: reference}\nquant: {symmetric: true}\n"),
+              HasSubstr("quant.symmetric] expected false with awq_protocol: reference"));
   for (const std::string share : {"0", "1"})
     EXPECT_THAT(
         fault_of("method: {name: gptq}\nquant: {grid_search: mse, grid_shrink: " + share + "}\n"),

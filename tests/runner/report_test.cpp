@@ -7,8 +7,10 @@
 #include <limits>
 #include <locale>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "common/atomic_file.h"
+#include "runner/report/baseline.h"
 #include "runner/report/csv_table.h"
 #include "runner/report/layers_csv.h"
 #include "runner/report/markdown_table.h"
@@ -301,6 +303,39 @@ TEST(ReportTest, SeedsOfCellsWithOneLabelAreToldApart) {
   for (const char* damping : {"0.01", "0.1 "})
     EXPECT_THAT(table, HasSubstr("| gptq 4 bits, whole rows | " + std::string(damping) +
                                  "           | perplexity.wikitext2 | 10.000 |"));
+}
+
+TEST(ReportTest, SettingsThatOnlySomeCellsHaveTellThemApart) {
+  std::vector<Record> records = {record("a", "gptq", 4, 10, {1}), record("b", "gptq", 4, 12, {1}),
+                                 record("c", "none", 4, 9, {1})};
+  records[0].settings.emplace_back("method.order", "reverse");
+  for (Record& one : records)
+    if (one.cell_id != "c") one.settings.emplace_back("method.block_size", "128");
+  const std::string table = report_formats().at("md").make.render({records, {}, {}});
+  EXPECT_THAT(table, HasSubstr("| method.order |"));
+  EXPECT_THAT(table, HasSubstr("| reverse "));
+  EXPECT_THAT(table, Not(HasSubstr("| method.block_size |"))) << "only the dense model lacks it";
+}
+
+TEST(ReportTest, TheBaselineIsTheRtnOfTheSamePolicies) {
+  std::vector<Record> records = {record("ignores", "rtn", 4, 10, {1}),
+                                 record("honours", "rtn", 4, 9, {1}),
+                                 record("g", "gptq", 4, 8, {1})};
+  records[0].settings.emplace_back("compat.rtn_groups", "reference");
+  records[1].settings.emplace_back("compat.rtn_groups", "honour");
+  records[2].settings.emplace_back("compat.rtn_groups", "honour");
+  EXPECT_EQ(rtn_baseline(records[2], records, "wikitext2")->cell_id, "honours");
+}
+
+TEST(ReportTest, WeightsAndActivationsOfEightBitsAreLabelled) {
+  std::vector<Record> records = {record("a", "gptq", 4, 10, {1}),
+                                 record("b", "llm_int8", 8, 9, {1}),
+                                 record("c", "llm_int8", 8, 11, {1})};
+  records[0].settings.emplace_back("overrides", "[{match: a, method.name: llm_int8}]");
+  records[2].settings.emplace_back("overrides", "[{match: a, method.name: gptq}]");
+  const std::string table = report_formats().at("md").make.render({records, {}, {}});
+  for (const char* label : {"| 4 and W8A8 |", "| W8A8 |", "| W8A8, mixed |"})
+    EXPECT_THAT(std::regex_replace(table, std::regex(" +"), " "), HasSubstr(label));
 }
 
 TEST(ReportTest, VerdictsAreInTableAndJson) {
