@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/solver.h"
+#include "methods/reversed_cholesky.h"
 #include "methods/sweep_dispatch.h"
 
 namespace gptqb {
@@ -141,14 +142,8 @@ class FastSweep {
 }  // namespace
 
 std::optional<Factor> factorize_fast(PreparedHessian prepared, FactorFailure& failure) {
-  const int64_t columns = prepared.matrix.size(0);
-  const auto reversed = prepared.matrix.flip({0, 1});
-  prepared.matrix.reset();
-  const auto lower = cholesky_lower(reversed, failure);
-  if (!lower) {
-    failure.column = columns - 1 - failure.column;
-    return std::nullopt;
-  }
+  const auto lower = reversed_cholesky(prepared, failure);
+  if (!lower) return std::nullopt;
   Factor factor;
   factor.triangle = lower->flip({0, 1}).contiguous();  // LAPACK's result lies by column
   factor.diagonal = factor.triangle.diagonal().clone();

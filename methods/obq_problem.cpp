@@ -2,17 +2,13 @@
 
 #include <limits>
 
+#include "methods/reversed_cholesky.h"
+
 namespace gptqb {
 
 std::optional<Factor> factorize_inverse(PreparedHessian prepared, FactorFailure& failure) {
-  const int64_t columns = prepared.matrix.size(0);
-  const auto reversed = prepared.matrix.flip({0, 1});
-  prepared.matrix.reset();
-  const auto lower = cholesky_lower(reversed, failure);
-  if (!lower) {
-    failure.column = columns - 1 - failure.column;
-    return std::nullopt;
-  }
+  const auto lower = reversed_cholesky(prepared, failure);
+  if (!lower) return std::nullopt;
   Factor factor;
   const auto inverse = at::cholesky_inverse(*lower).flip({0, 1});
   factor.triangle = ((inverse + inverse.t()) / 2).contiguous();
