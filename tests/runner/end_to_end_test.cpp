@@ -12,28 +12,18 @@
 #include "runner/cli.h"
 #include "runner/record.h"
 #include "runner/resume_store.h"
+#include "tests/runner/run_program.h"
 #include "tests/support/shared.h"
 
 namespace gptqb {
 namespace {
 
 namespace fs = std::filesystem;
+using test::Outcome;
+using test::run_program;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
-
-struct Outcome {
-  int code = 0;
-  std::string out;
-  std::string err;
-};
-
-Outcome run_program(std::vector<std::string> args) {
-  args.insert(args.begin(), "gptq-bench");
-  std::ostringstream out, err;
-  const int code = command_line(args, out, err);
-  return {code, out.str(), err.str()};
-}
 
 class EndToEnd : public testing::Test {
  protected:

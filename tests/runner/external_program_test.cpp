@@ -16,6 +16,7 @@
 #include "runner/hessian_dump.h"
 #include "runner/record.h"
 #include "tests/runner/record_samples.h"
+#include "tests/runner/run_program.h"
 #include "tests/support/layers.h"
 
 namespace gptqb {
@@ -23,6 +24,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::message_of;
+using test::Outcome;
+using test::run_program;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -239,19 +242,6 @@ TEST_F(External, AnotherVersionOfAScriptIsAnotherProgram) {
 }
 
 // --- on the embedded model ---
-
-struct Outcome {
-  int code = 0;
-  std::string out;
-  std::string err;
-};
-
-Outcome run_program(std::vector<std::string> args) {
-  args.insert(args.begin(), "gptq-bench");
-  std::ostringstream out, err;
-  const int code = command_line(args, out, err);
-  return {code, out.str(), err.str()};
-}
 
 // Attention of the first block is quantized, everything else stays dense.
 std::string experiment(const std::string& method, const std::string& more = "") {
