@@ -18,15 +18,6 @@ constexpr uint32_t kRound[64] = {
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
-constexpr uint64_t kMix1 = 0x9e3779b97f4a7c15;  // 2^64 / golden ratio
-constexpr uint64_t kMix2 = 0xbf58476d1ce4e5b9;  // splitmix64's multiplier
-
-uint64_t load64(const uint8_t* bytes) {
-  uint64_t word;
-  std::memcpy(&word, bytes, 8);
-  return word;
-}
-
 }  // namespace
 
 Sha256::Sha256()
@@ -90,22 +81,6 @@ std::string sha256_hex(std::string_view text) {
   Sha256 hash;
   hash.add(text);
   return hash.hex();
-}
-
-uint64_t fast_hash(const void* data, size_t bytes, uint64_t seed) {
-  // Four independent lanes keep the multiplier busy; the length and the tail are mixed in last.
-  const auto* input = static_cast<const uint8_t*>(data);
-  uint64_t lane[4] = {seed, seed ^ kMix1, seed + kMix2, ~seed};
-  size_t i = 0;
-  for (; i + 32 <= bytes; i += 32)
-    for (int j = 0; j < 4; ++j)
-      lane[j] = std::rotl((lane[j] ^ load64(input + i + 8 * j)) * kMix1, 29);
-  uint64_t hash = bytes * kMix2;
-  for (uint64_t value : lane) hash = std::rotl((hash ^ value) * kMix2, 31);
-  for (; i < bytes; ++i) hash = std::rotl((hash ^ input[i]) * kMix1, 7);
-  hash ^= hash >> 31;
-  hash *= kMix2;
-  return hash ^ hash >> 29;
 }
 
 }  // namespace gptqb

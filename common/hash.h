@@ -1,6 +1,5 @@
-// Fingerprints: SHA-256 (FIPS 180-4) for identities that are compared with published values or
-// across machines, and a fast 64-bit hash for checking that a recomputed activation is the one that
-// was computed before.
+// Fingerprints by SHA-256 (FIPS 180-4), for identities that are compared with published values or
+// across machines.
 #pragma once
 
 #include <array>
@@ -28,8 +27,5 @@ class Sha256 {
 };
 
 std::string sha256_hex(std::string_view text);
-
-// 64-bit hash of a memory range, not cryptographic, several GB/s.
-uint64_t fast_hash(const void* data, size_t bytes, uint64_t seed = 0);
 
 }  // namespace gptqb

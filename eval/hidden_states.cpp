@@ -42,12 +42,16 @@ at::Tensor window_ids(const TokenWindows& windows, at::Device device) {
       .to(device, at::kLong);
 }
 
+int64_t head_rows(const CausalLm& model, int64_t copies) {
+  const int64_t bytes = model.device().is_cuda() ? int64_t{1} << 31 : int64_t{1} << 28;
+  return std::max<int64_t>(1, bytes / (copies * 4 * model.vocab_size()));
+}
+
 WindowStates final_hidden_states(CausalLm& model, const TokenWindows& windows, int64_t batch,
                                  Progress& progress) {
   c10::InferenceMode inference;
   check_windows(model, windows);
-  const int64_t tokens = model.device().is_cuda() ? 8192 : 2048;
-  if (batch <= 0) batch = std::max<int64_t>(1, tokens / windows.seqlen);
+  if (batch <= 0) batch = sequences_per_pass(model.device(), windows.seqlen);
   batch = std::min(batch, windows.count);
 
   const at::Tensor ids = window_ids(windows, model.device());

@@ -20,9 +20,13 @@ using WindowStates = std::vector<at::Tensor>;
 // i64 [count, seqlen] on `device`.
 at::Tensor window_ids(const TokenWindows& windows, at::Device device);
 
+// Positions whose logits exist at the same time, `copies` f32 tensors of them: what fits 2 GiB of a
+// GPU or 256 MiB of a host.
+int64_t head_rows(const CausalLm& model, int64_t copies);
+
 // What leaves the last block, in the model's dtype on its device. Blocks run one after another over
-// all windows, so one block is on the device at a time. `batch` windows run together; 0: about 8192
-// tokens on a GPU, 2048 on a CPU. Throws Error naming the dataset if there is no window of two
+// all windows, so one block is on the device at a time. `batch` windows run together; 0: as
+// sequences_per_pass chooses. Throws Error naming the dataset if there is no window of two
 // tokens, if seqlen exceeds the model's positions or an id its vocabulary.
 WindowStates final_hidden_states(CausalLm& model, const TokenWindows& windows, int64_t batch,
                                  Progress& progress);

@@ -8,25 +8,25 @@
 namespace gptqb {
 namespace {
 
-// Positions whose logits exist at the same time: 512 x 50k x 4 bytes is 100 MB.
-constexpr int64_t kHeadRows = 512;
+// Logits, the same in f32, and their logarithms of probabilities.
+constexpr int64_t kLogitCopies = 3;
 
-// Sum over the predicted positions of one window's losses. `hidden` [seqlen, hidden], `ids`
-// [seqlen] i64 on the device.
-double window_loss(CausalLm& model, const at::Tensor& hidden, const at::Tensor& ids,
-                   bool in_model_dtype) {
+// Mean over the predicted positions of one window's losses, f64 [] on the device: nobody waits for
+// it here. `hidden` [seqlen, hidden], `ids` [seqlen] i64 on the device.
+at::Tensor window_loss(CausalLm& model, const at::Tensor& hidden, const at::Tensor& ids,
+                       bool in_model_dtype) {
   const int64_t predicted = ids.size(0) - 1;
+  const int64_t step = head_rows(model, kLogitCopies);
   at::Tensor sum = at::zeros({}, ids.options().dtype(at::kDouble));
-  for (int64_t start = 0; start < predicted; start += kHeadRows) {
-    const int64_t rows = std::min(kHeadRows, predicted - start);
+  for (int64_t start = 0; start < predicted; start += step) {
+    const int64_t rows = std::min(step, predicted - start);
     at::Tensor logits = model.logits(hidden.narrow(0, start, rows));
     if (!in_model_dtype) logits = logits.to(at::kFloat);
     const at::Tensor targets = ids.narrow(0, start + 1, rows).unsqueeze(1);
     sum += at::log_softmax(logits, -1).gather(1, targets).sum(at::kDouble);
   }
-  const double mean = -sum.item<double>() / static_cast<double>(predicted);
-  if (!in_model_dtype) return mean;
-  return at::scalar_tensor(mean, at::kDouble).to(model.dtype()).item<double>();
+  const at::Tensor mean = sum.div_(-static_cast<double>(predicted));
+  return in_model_dtype ? mean.to(model.dtype()).to(at::kDouble) : mean;
 }
 
 }  // namespace
@@ -39,16 +39,17 @@ std::vector<double> window_losses(CausalLm& model, const TokenWindows& windows,
                             ? options.states->get(model, windows, options.batch, progress)
                             : final_hidden_states(model, windows, options.batch, progress);
   const at::Tensor ids = window_ids(windows, model.device());
-  std::vector<double> losses;
+  std::vector<at::Tensor> means;
   for (at::Tensor& chunk : states) {
     throw_if_interrupted();
     const at::Tensor hidden = chunk.to(model.device());
     chunk.reset();
     for (int64_t i = 0; i < hidden.size(0); ++i)
-      losses.push_back(window_loss(model, hidden[i], ids[static_cast<int64_t>(losses.size())],
-                                   options.loss_in_model_dtype));
+      means.push_back(window_loss(model, hidden[i], ids[static_cast<int64_t>(means.size())],
+                                  options.loss_in_model_dtype));
   }
-  return losses;
+  const at::Tensor losses = at::stack(means).cpu();
+  return {losses.const_data_ptr<double>(), losses.const_data_ptr<double>() + losses.numel()};
 }
 
 }  // namespace gptqb

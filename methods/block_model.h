@@ -9,12 +9,21 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "methods/linear_replacement.h"
 
 namespace gptqb {
+
+// Sequences that run through a block together where nothing asks for another number: about 32k
+// tokens keep a GPU busy with a small model and take a few GB of a large one's activations; a CPU
+// gains nothing from more than one long sequence.
+inline int64_t sequences_per_pass(at::Device device, int64_t seqlen) {
+  const int64_t tokens = device.is_cuda() ? 32768 : 2048;
+  return std::max<int64_t>(1, tokens / std::max<int64_t>(1, seqlen));
+}
 
 // Linears that read the same input, by their names within a block ("self_attn.q_proj").
 struct Stage {

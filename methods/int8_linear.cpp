@@ -1,7 +1,5 @@
 #include "methods/int8_linear.h"
 
-#include <vector>
-
 namespace gptqb {
 namespace {
 
@@ -21,22 +19,30 @@ at::Tensor int8_sums(const at::Tensor& a, const at::Tensor& b) {
   return at::mm(a.to(at::kDouble), b.to(at::kDouble).t()).to(at::kFloat);
 }
 
-at::Tensor one_sequence(const at::Tensor& x, const Int8Linear& linear) {
-  const auto outliers = outlier_columns(x, linear.threshold);
-  const auto inliers = x.to(at::kFloat).masked_fill(outliers, 0);
-  const auto token_scales = absmax_scale(inliers);
-  const auto codes = (inliers / token_scales.unsqueeze(1)).round_().to(at::kChar);
-  auto product = int8_sums(codes, linear.codes)
-                     .mul_(token_scales.unsqueeze(1))
-                     .mul_(linear.row_scales.unsqueeze(0));
-  const auto columns = outliers.nonzero().squeeze(1);
-  if (columns.numel() > 0) {
-    const auto weights =
-        (linear.codes.index_select(1, columns).to(at::kFloat) * linear.row_scales.unsqueeze(1))
-            .to(x.scalar_type());
-    product.add_(at::mm(x.index_select(1, columns), weights.t()).to(at::kFloat));
-  }
-  return product;
+// Inlier columns: [sequences, seqlen, in] -> f32 [sequences, seqlen, out].
+at::Tensor inlier_product(const at::Tensor& x, const at::Tensor& outliers,
+                          const Int8Linear& linear) {
+  const auto flat = x.to(at::kFloat).masked_fill(outliers, 0).reshape({-1, x.size(2)});
+  const auto token_scales = absmax_scale(flat);
+  const auto codes = (flat / token_scales.unsqueeze(1)).round_().to(at::kChar);
+  return int8_sums(codes, linear.codes)
+      .mul_(token_scales.unsqueeze(1))
+      .mul_(linear.row_scales.unsqueeze(0))
+      .view({x.size(0), x.size(1), -1});
+}
+
+// Outlier columns, in x's dtype with f32 sums. One product for all sequences: a column that is no
+// outlier of a sequence is 0 there and adds nothing, which costs less than picking columns sequence
+// by sequence.
+at::Tensor outlier_product(const at::Tensor& x, const at::Tensor& outliers,
+                           const Int8Linear& linear) {
+  const auto columns = outliers.flatten(0, 1).any(0).nonzero().squeeze(1);
+  if (columns.numel() == 0) return {};
+  const auto picked = x.masked_fill(outliers.logical_not(), 0).index_select(2, columns);
+  const auto weights =
+      (linear.codes.index_select(1, columns).to(at::kFloat) * linear.row_scales.unsqueeze(1))
+          .to(x.scalar_type());
+  return at::matmul(picked, weights.t()).to(at::kFloat);
 }
 
 }  // namespace
@@ -55,17 +61,15 @@ Int8Linear quantize_int8(const at::Tensor& weights, double threshold) {
 }
 
 at::Tensor outlier_columns(const at::Tensor& x, double threshold) {
-  return (x.abs() >= threshold).any(0);
+  return (x.abs() >= threshold).any(-2);
 }
 
 at::Tensor int8_product(const at::Tensor& x, const Int8Linear& linear, const at::Tensor& bias) {
-  std::vector<at::Tensor> sequences;
-  for (int64_t i = 0; i < x.size(0); ++i) {
-    auto product = one_sequence(x[i], linear);
-    if (bias.defined()) product.add_(bias);
-    sequences.push_back(product.to(x.scalar_type()));
-  }
-  return at::stack(sequences);
+  const auto outliers = outlier_columns(x, linear.threshold).unsqueeze(1);
+  auto product = inlier_product(x, outliers, linear);
+  if (const auto added = outlier_product(x, outliers, linear); added.defined()) product.add_(added);
+  if (bias.defined()) product.add_(bias);
+  return product.to(x.scalar_type());
 }
 
 }  // namespace gptqb

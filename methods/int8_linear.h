@@ -21,11 +21,11 @@ struct Int8Linear {
 // [out, in] f32.
 Int8Linear quantize_int8(const at::Tensor& weights, double threshold);
 
-// Input columns of `x` [seqlen, in] with any |value| >= threshold: bool [in].
+// Input columns of `x` [.., seqlen, in] with any |value| >= threshold: bool [.., in].
 at::Tensor outlier_columns(const at::Tensor& x, double threshold);
 
-// x W^T + bias for `x` [sequences, seqlen, in], in x's dtype. Each sequence is a batch of its own,
-// so that its outliers, and with them its result, do not depend on what else is computed beside it.
+// x W^T + bias for `x` [sequences, seqlen, in], in x's dtype. The outliers of a sequence are
+// its own, so that its result does not depend on what else is computed beside it.
 // Inlier columns: x rounded to int8 by token absmax / 127, exact int32 sums. `bias` may be
 // undefined.
 at::Tensor int8_product(const at::Tensor& x, const Int8Linear& linear, const at::Tensor& bias);

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "common/error.h"
-#include "common/hash.h"
 #include "common/text.h"
+#include "methods/activation_hash.h"
 #include "methods/clock.h"
 #include "methods/hessian.h"
 #include "methods/quantize_embedding.h"
@@ -538,10 +538,7 @@ class Driver {
   uint64_t hash(const Stream& stream) {
     clock_.enter("forward");
     uint64_t value = 0;
-    for (const auto& part : stream) {
-      const auto bytes = part.cpu().contiguous();
-      value = fast_hash(bytes.const_data_ptr(), bytes.nbytes(), value);
-    }
+    for (const auto& part : stream) value = activation_hash(part, value);
     return value;
   }
 

@@ -133,11 +133,10 @@ QuantizeReport quantize(const Cell& cell, PreparedCell& prepared, ResumeStore* s
   if (prepared.calibration) {
     calibration = to_ids(prepared.calibration->calibration);
     heldout = to_ids(prepared.calibration->heldout);
-    // About 8192 tokens keep a GPU busy; a CPU gains nothing from more than one long sequence.
-    const int64_t tokens = prepared.model->device().is_cuda() ? 8192 : 2048;
     // The published code runs one at a time, and rounding depends on the shapes of products.
     if (cell.method().solver == SolverKind::kFast)
-      quantize_options.sequences_per_chunk = std::max<int64_t>(1, tokens / calibration.size(1));
+      quantize_options.sequences_per_chunk =
+          sequences_per_pass(prepared.model->device(), calibration.size(1));
   }
   return quantize_model(*prepared.model, calibration, heldout, quantize_options);
 }

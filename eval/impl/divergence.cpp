@@ -18,8 +18,8 @@
 namespace gptqb {
 namespace {
 
-// Positions whose logits exist at the same time, of two models: 4 x 128 x 128k x 4 bytes is 268 MB.
-constexpr int64_t kHeadRows = 128;
+// Logits of a model, logarithms of both models' probabilities, and what is made of them.
+constexpr int64_t kLogitCopies = 4;
 
 // Of each predicted token, and of each window.
 struct Comparison {
@@ -38,8 +38,9 @@ void compare_window(CausalLm& model, const at::Tensor& hidden, CausalLm& dense,
   const at::Tensor token_kl = at::empty({predicted}, options);
   at::Tensor agreed = at::zeros({}, options);
   at::Tensor change = at::zeros({}, options);
-  for (int64_t start = 0; start < predicted; start += kHeadRows) {
-    const int64_t rows = std::min(kHeadRows, predicted - start);
+  const int64_t step = head_rows(model, kLogitCopies);
+  for (int64_t start = 0; start < predicted; start += step) {
+    const int64_t rows = std::min(step, predicted - start);
     at::Tensor logits = dense.logits(dense_hidden.narrow(0, start, rows)).to(at::kFloat);
     const at::Tensor dense_first = logits.argmax(-1);
     const at::Tensor log_p = at::log_softmax(logits, -1);

@@ -28,18 +28,5 @@ TEST(Sha256, PiecesEqualTheWhole) {
   }
 }
 
-TEST(FastHash, SeesEveryByteAndTheLength) {
-  std::vector<uint8_t> data(101, 0);
-  const uint64_t base = fast_hash(data.data(), data.size());
-  EXPECT_NE(base, fast_hash(data.data(), data.size() - 1));
-  EXPECT_NE(base, fast_hash(data.data(), data.size(), 1));
-  for (size_t i = 0; i < data.size(); ++i) {
-    data[i] = 1;
-    EXPECT_NE(base, fast_hash(data.data(), data.size())) << "byte " << i;
-    data[i] = 0;
-  }
-  EXPECT_EQ(base, fast_hash(data.data(), data.size()));
-}
-
 }  // namespace
 }  // namespace gptqb
