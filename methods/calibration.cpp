@@ -48,8 +48,8 @@ void CalibrationStats::add_sum(const at::Tensor& flat) {
   // Half-precision inputs are widened: a tensor-core product of them is five times faster, but its
   // error, 5e-6 of the largest eigenvalue, is a visible share of the smallest ones (on SmolLM2 it
   // moved a layer's loss by 5 %).
-  const int64_t rows = std::max<int64_t>(
-      1, values_per_chunk(flat.device()) / std::max<int64_t>(in_features(), 1));
+  const int64_t rows =
+      std::max<int64_t>(1, values_per_chunk(flat.device()) / std::max<int64_t>(in_features(), 1));
   for (int64_t begin = 0; begin < flat.size(0); begin += rows)
     add_products(sum_, flat.narrow(0, begin, std::min(rows, flat.size(0) - begin)).to(at::kFloat));
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "kernels/solver.h"
 #include "methods/reversed_cholesky.h"
 #include "methods/sweep_dispatch.h"
 
@@ -61,8 +60,8 @@ class FastSweep {
 
   // Columns [begin, end) with known grids.
   void solve(int64_t begin, int64_t end) {
-    constexpr int64_t kLeaf = kernels::SweepChunk<float>::kMaxColumns;
-    if (end - begin <= kLeaf) {
+    const int64_t leaf = sweep_columns(weights_.device());
+    if (end - begin <= leaf) {
       sweep_chunk({.weights = weights_,
                    .carried = carried_,
                    .factor = factor_.triangle,
@@ -78,8 +77,8 @@ class FastSweep {
                   begin, end);
       return;
     }
-    const int64_t leaves = (end - begin + kLeaf - 1) / kLeaf;
-    const int64_t middle = begin + leaves / 2 * kLeaf;
+    const int64_t leaves = (end - begin + leaf - 1) / leaf;
+    const int64_t middle = begin + leaves / 2 * leaf;
     solve(begin, middle);
     carry(begin, middle, end);
     solve(middle, end);
@@ -111,11 +110,9 @@ class FastSweep {
       carried = at::cat({carried, beyond});
     }
     auto current = weights_.slice(0, begin, stop);
-    if (begin > 0) {
-      const auto corner = factor_.triangle.slice(0, begin, stop).slice(1, begin, stop).t();
-      current = current + at::linalg_solve_triangular(corner, carried, /*upper=*/false,
-                                                      /*left=*/true, /*unitriangular=*/true);
-    }
+    if (begin > 0)
+      current = current_weights(current, carried,
+                                factor_.triangle.slice(0, begin, stop).slice(1, begin, stop));
     for (int64_t group = first; group <= last; ++group) {
       const int64_t group_end = std::min((group + 1) * width, columns);
       const auto grid =

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "common/error.h"
+#include "methods/grid_fused.h"
 
 namespace gptqb {
 namespace {
@@ -58,8 +59,7 @@ Grid grid_of_range(const Interval& range, const GridRule& rule) {
 // Shrinks the range step by step and keeps, for each group, the first grid with the smallest error.
 Grid search_grid(const at::Tensor& weights, const Interval& range, const GridRule& rule) {
   const auto& quant = rule.quant;
-  const auto candidates =
-      static_cast<int64_t>(quant.grid_shrink * static_cast<double>(quant.grid_steps));
+  const int64_t candidates = search_candidates(quant);
   auto best = grid_of_range(range, rule);
   auto smallest = at::full_like(best.scale, std::numeric_limits<double>::infinity());
   for (int64_t i = 0; i < candidates; ++i) {
@@ -80,7 +80,12 @@ Grid search_grid(const at::Tensor& weights, const Interval& range, const GridRul
 
 }  // namespace
 
+int64_t search_candidates(const QuantConfig& quant) {
+  return static_cast<int64_t>(quant.grid_shrink * static_cast<double>(quant.grid_steps));
+}
+
 Grid fit_grid(const at::Tensor& weights, const GridRule& rule) {
+  if (can_fit_fused(weights, rule)) return fit_grid_fused(weights, rule);
   const auto range = range_of(weights, rule);
   return rule.quant.grid_search == GridSearch::kMse ? search_grid(weights, range, rule)
                                                     : grid_of_range(range, rule);

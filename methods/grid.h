@@ -34,7 +34,12 @@ struct GridRule {
   // false: llm-awq's range, smallest to largest weight even if 0 lies outside, at least 1e-5 wide;
   // the zero point is then clamped, so that such a range still starts or ends at 0.
   bool include_zero = true;
+  // true: as tensor operations in the published order, also where one kernel could do it all.
+  bool step_by_step = false;
 };
+
+// Ranges that the search tries, the whole one included.
+int64_t search_candidates(const QuantConfig& quant);
 
 // One grid for each vector along the last dimension of `weights` [..., columns] (f32 or f64): scale
 // and zero [...]. Scales are rounded to quant.scale_dtype before anything is derived from them; one

@@ -1,14 +1,13 @@
 #include "methods/obq_fast.h"
 
 #include <ATen/Parallel.h>
-#include <c10/core/DeviceGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <cstdio>
 
 #include "common/error.h"
 #include "kernels/obq.h"
+#include "methods/device_stream.h"
 
 namespace gptqb {
 namespace {
@@ -73,10 +72,8 @@ void run(const ObqProblem& problem, Tensors& tensors) {
   auto workspace = at::empty({in_flight, bytes}, tensors.weights.options().dtype(at::kByte));
   auto* memory = workspace.mutable_data_ptr<uint8_t>();
   if (device.is_cuda()) {
-    const c10::DeviceGuard current(device);
-    const c10::impl::VirtualGuardImpl guard(device.type());
-    kernels::obq_cuda(rows, in_flight, memory,
-                      guard.getStreamNativeHandle(guard.getStream(device)));
+    const DeviceStream stream(device);
+    kernels::obq_cuda(rows, in_flight, memory, stream.handle());
     return;
   }
   at::parallel_for(0, in_flight, 1, [&](int64_t first, int64_t last) {

@@ -1,13 +1,12 @@
 #include "methods/sweep_dispatch.h"
 
 #include <ATen/Parallel.h>
-#include <c10/core/DeviceGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 
 #include "common/error.h"
 #include "kernels/solver.h"
+#include "methods/device_stream.h"
 
 namespace gptqb {
 namespace {
@@ -38,9 +37,8 @@ void sweep(const SweepTensors& tensors, int64_t begin, int64_t end) {
 
   const auto device = tensors.weights.device();
   if (device.is_cuda()) {
-    const c10::DeviceGuard current(device);
-    const c10::impl::VirtualGuardImpl guard(device.type());
-    kernels::sweep_cuda(chunk, guard.getStreamNativeHandle(guard.getStream(device)));
+    const DeviceStream stream(device);
+    kernels::sweep_cuda(chunk, stream.handle());
     return;
   }
   const int64_t tasks = (rows + kRowsPerTask - 1) / kRowsPerTask;
@@ -49,11 +47,45 @@ void sweep(const SweepTensors& tensors, int64_t begin, int64_t end) {
   });
 }
 
+template <class T>
+at::Tensor current_on_gpu(const at::Tensor& weights, const at::Tensor& carried,
+                          const at::Tensor& corner) {
+  const at::Tensor result = at::empty(weights.sizes(), weights.options());
+  const DeviceStream stream(weights.device());
+  kernels::current_weights_cuda({.rows = weights.size(1),
+                                 .columns = weights.size(0),
+                                 .weights = weights.const_data_ptr<T>(),
+                                 .carried = carried.const_data_ptr<T>(),
+                                 .factor = corner.const_data_ptr<T>(),
+                                 .factor_stride = corner.stride(0),
+                                 .current = result.mutable_data_ptr<T>()},
+                                stream.handle());
+  return result;
+}
+
 }  // namespace
 
+int64_t sweep_columns(at::Device device) {
+  using Chunk = kernels::SweepChunk<float>;
+  return device.is_cuda() ? Chunk::kMaxCudaColumns : Chunk::kMaxColumns;
+}
+
+at::Tensor current_weights(const at::Tensor& weights, const at::Tensor& carried,
+                           const at::Tensor& corner) {
+  const bool fits = weights.size(0) <= sweep_columns(weights.device());
+  if (weights.is_cuda() && fits && weights.is_contiguous() && carried.is_contiguous() &&
+      corner.stride(1) == 1)
+    return weights.scalar_type() == at::kDouble ? current_on_gpu<double>(weights, carried, corner)
+                                                : current_on_gpu<float>(weights, carried, corner);
+  return weights + at::linalg_solve_triangular(corner.t(), carried, /*upper=*/false, /*left=*/true,
+                                               /*unitriangular=*/true);
+}
+
 void sweep_chunk(const SweepTensors& tensors, int64_t begin, int64_t end) {
-  if (end - begin < 1 || end - begin > kernels::SweepChunk<float>::kMaxColumns)
-    throw Error("sweep_chunk", "expected 1 to 32 columns, got " + std::to_string(end - begin));
+  const int64_t most = sweep_columns(tensors.weights.device());
+  if (end - begin < 1 || end - begin > most)
+    throw Error("sweep_chunk", "expected 1 to " + std::to_string(most) + " columns, got " +
+                                   std::to_string(end - begin));
   for (const auto* tensor :
        {&tensors.weights, &tensors.carried, &tensors.factor, &tensors.diagonal, &tensors.scales,
         &tensors.zeros, &tensors.group_of_column, &tensors.codes, &tensors.errors, &tensors.losses})

@@ -1,6 +1,9 @@
-// CUDA sweep: one thread a row, the chunk's part of N in shared memory, the row's errors in
-// registers. Columns lie apart by `rows` elements, so that the threads of a warp read and write
-// neighbouring addresses.
+// CUDA sweep of up to 128 columns. Four threads a row: few rows must fill many multiprocessors, and
+// a column's error reaches the columns behind it in a quarter of the steps.
+//
+// Thread `part` of a row owns the columns c with c / 4 % 4 == part: four in a row, so that it reads
+// four numbers of N at a time. Columns go in subblocks of 32 whose values live in registers; the
+// values of later columns wait in shared memory, each touched by its owner alone.
 #include "kernels/cuda_check.h"
 #include "kernels/device/rounding.cuh"
 #include "kernels/solver.h"
@@ -8,76 +11,238 @@
 namespace gptqb::kernels {
 namespace {
 
-constexpr int kColumns = static_cast<int>(SweepChunk<float>::kMaxColumns);
-constexpr int kThreads = 64;  // small blocks: a layer has few rows for 132 multiprocessors
+constexpr int kColumns = static_cast<int>(SweepChunk<float>::kMaxCudaColumns);
+constexpr int kSubblock = 32;
+constexpr int kParts = 4;  // threads a row
+constexpr int kRows = 32;  // rows a block
+constexpr int kThreads = kParts * kRows;
+constexpr int kRowsPerWarp = 32 / kParts;
+constexpr int kOwned = kSubblock / kParts;  // columns of a subblock that a thread owns
+// Values of one column lie together; the padding puts the four parts of a warp in different banks.
+constexpr int kStride = kRows + 2;
 
-template <class T, bool kTernary>
-__global__ void __launch_bounds__(kThreads) sweep_kernel(SweepChunk<T> chunk) {
-  __shared__ T
-      factor[kColumns][kColumns];  // N; zero below and on the diagonal, and beyond the chunk
-  __shared__ T diagonal[kColumns];
-  const int columns = static_cast<int>(chunk.columns);
+template <class T>
+constexpr size_t kSharedBytes = (kColumns * kColumns + kColumns * kStride) * sizeof(T);
+
+template <class T>
+struct alignas(4 * sizeof(T)) Four {
+  T value[4];
+};
+
+// Column within a subblock of a thread's k-th value.
+__host__ __device__ constexpr int owned_column(int k, int part) {
+  return k / 4 * 16 + part * 4 + k % 4;
+}
+// The other way round.
+__host__ __device__ constexpr int owner_of(int column) { return column % 16 / 4; }
+__host__ __device__ constexpr int index_of(int column) { return column / 16 * 4 + column % 4; }
+
+struct Place {
+  int local;  // row within the block
+  int part;
+  int lane;     // of the row's first thread
+  int64_t row;  // of the matrix
+};
+
+__device__ inline Place place() {
+  const int lane = threadIdx.x % 32;
+  const int local = static_cast<int>(threadIdx.x) / 32 * kRowsPerWarp + lane % kRowsPerWarp;
+  return {local, lane / kRowsPerWarp, lane % kRowsPerWarp,
+          static_cast<int64_t>(blockIdx.x) * kRows + local};
+}
+
+// N above its diagonal, zero elsewhere.
+template <class T>
+__device__ void load_factor(const T* source, int64_t stride, int columns, T* factor) {
   for (int k = threadIdx.x; k < kColumns * kColumns; k += kThreads) {
     const int i = k / kColumns;
     const int j = k % kColumns;
-    factor[i][j] = i < j && j < columns ? chunk.factor[i * chunk.factor_stride + j] : T(0);
+    factor[k] = i < j && j < columns ? source[i * stride + j] : T(0);
   }
-  for (int j = threadIdx.x; j < columns; j += kThreads) diagonal[j] = chunk.diagonal[j];
-  __syncthreads();
+}
 
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (row >= chunk.rows) return;
-  T errors[kColumns];
-  double loss = 0;
+// values[c][r] = first[c][r] (+ second[c][r]), zero beyond the matrix.
+template <class T>
+__device__ void load_values(const T* first, const T* second, int64_t rows, int columns, T* values) {
+  const int64_t begin = static_cast<int64_t>(blockIdx.x) * kRows;
+  for (int k = threadIdx.x; k < kColumns * kRows; k += kThreads) {
+    const int column = k / kRows;
+    const int local = k % kRows;
+    T value = T(0);
+    if (column < columns && begin + local < rows) {
+      const int64_t at = column * rows + begin + local;
+      value = first[at];
+      if (second != nullptr) value += second[at];
+    }
+    values[column * kStride + local] = value;
+  }
+}
+
+// Columns one after another: `step(column, k, value)` is told a column's final value, in the thread
+// that owns it, and answers what its successors are to receive times N.
+template <class T, class Step>
+__device__ void run_columns(int columns, const T* factor, T* values, const Place& at, Step& step) {
+  for (int begin = 0; begin < columns; begin += kSubblock) {
+    T mine[kOwned];
 #pragma unroll
-  for (int j = 0; j < kColumns; ++j) {
-    errors[j] = T(0);
-    if (j < columns) {
-      const int64_t at = j * chunk.rows + row;
-      const int64_t grid = chunk.group_of_column[j] * chunk.rows + row;
-      const T weight = chunk.weights[at];
-      T value = weight + chunk.carried[at];
+    for (int k = 0; k < kOwned; ++k)
+      mine[k] = values[(begin + owned_column(k, at.part)) * kStride + at.local];
+    step.begin(begin);
+
+    T sent[kSubblock];
 #pragma unroll
-      for (int i = 0; i < j; ++i) value += errors[i] * factor[i][j];
-      const T scale = chunk.scales[grid];
-      const T zero = chunk.zeros[grid];
-      T code, quantized;
-      if constexpr (kTernary) {
-        const bool upper = value > scale / 2;
-        const bool lower = value < zero / 2;
-        code = upper ? T(2) : lower ? T(0) : T(1);
-        quantized = upper ? scale : lower ? zero : T(0);
-      } else {
-        code = round_half_even(divide(value, scale)) + zero;
-        code = code < T(0) ? T(0) : code;
-        code = code > chunk.max_code ? chunk.max_code : code;
-        quantized = scale * (code - zero);
+    for (int j = 0; j < kSubblock; ++j) {
+      const T answer = step(begin + j, index_of(j), owner_of(j), mine[index_of(j)]);
+      sent[j] = __shfl_sync(0xffffffffU, answer, at.lane + owner_of(j) * kRowsPerWarp);
+#pragma unroll
+      for (int group = j / 16; group < kSubblock / 16; ++group) {
+        const auto n = *reinterpret_cast<const Four<T>*>(factor + (begin + j) * kColumns + begin +
+                                                         group * 16 + at.part * 4);
+#pragma unroll
+        for (int k = 0; k < 4; ++k) mine[group * 4 + k] += sent[j] * n.value[k];
       }
-      const T miss = (value - quantized) * diagonal[j];
-      loss += 0.5 * (static_cast<double>(miss) * static_cast<double>(miss));
-      errors[j] = weight - quantized;
-      chunk.errors[at] = errors[j];
-      chunk.codes[at] = static_cast<uint8_t>(code);
+    }
+
+    // What the subblock sends to all columns behind it.
+    for (int next = begin + kSubblock + at.part * 4; next < columns; next += 16) {
+      T sum[4];
+#pragma unroll
+      for (int k = 0; k < 4; ++k) sum[k] = values[(next + k) * kStride + at.local];
+#pragma unroll
+      for (int i = 0; i < kSubblock; ++i) {
+        const auto n = *reinterpret_cast<const Four<T>*>(factor + (begin + i) * kColumns + next);
+#pragma unroll
+        for (int k = 0; k < 4; ++k) sum[k] += sent[i] * n.value[k];
+      }
+#pragma unroll
+      for (int k = 0; k < 4; ++k) values[(next + k) * kStride + at.local] = sum[k];
     }
   }
-  chunk.losses[row] += loss;
+}
+
+// Rounds a value to its grid; what goes on is the weight's error.
+template <class T, bool kTernary>
+struct Quantize {
+  const SweepChunk<T>& chunk;
+  const Place& at;
+  T weight[kOwned], scale[kOwned], zero[kOwned], diagonal[kOwned];
+  double loss = 0;
+
+  __device__ void begin(int first) {
+#pragma unroll
+    for (int k = 0; k < kOwned; ++k) {
+      const int column = first + owned_column(k, at.part);
+      const bool real = column < chunk.columns && at.row < chunk.rows;
+      const int64_t grid = real ? chunk.group_of_column[column] * chunk.rows + at.row : 0;
+      weight[k] = real ? chunk.weights[column * chunk.rows + at.row] : T(0);
+      scale[k] = real ? chunk.scales[grid] : T(1);
+      zero[k] = real ? chunk.zeros[grid] : T(0);
+      diagonal[k] = real ? chunk.diagonal[column] : T(0);
+    }
+  }
+
+  __device__ T operator()(int column, int k, int owner, T value) {
+    T code, quantized;
+    if constexpr (kTernary) {
+      const bool upper = value > scale[k] / 2;
+      const bool lower = value < zero[k] / 2;
+      code = upper ? T(2) : lower ? T(0) : T(1);
+      quantized = upper ? scale[k] : lower ? zero[k] : T(0);
+    } else {
+      code = round_half_even(divide(value, scale[k])) + zero[k];
+      code = code < T(0) ? T(0) : code;
+      code = code > chunk.max_code ? chunk.max_code : code;
+      quantized = scale[k] * (code - zero[k]);
+    }
+    const T error = weight[k] - quantized;
+    if (owner == at.part && column < chunk.columns && at.row < chunk.rows) {
+      const T miss = (value - quantized) * diagonal[k];
+      loss += 0.5 * (static_cast<double>(miss) * static_cast<double>(miss));
+      chunk.errors[column * chunk.rows + at.row] = error;
+      chunk.codes[column * chunk.rows + at.row] = static_cast<uint8_t>(code);
+    }
+    return error;
+  }
+};
+
+// Solves x N = carried; the weights that the published algorithm would hold are W + x.
+template <class T>
+struct Substitute {
+  const CurrentWeights<T>& problem;
+  const Place& at;
+
+  __device__ void begin(int) {}
+  __device__ T operator()(int column, int, int owner, T value) {
+    if (owner == at.part && column < problem.columns && at.row < problem.rows) {
+      const int64_t place = column * problem.rows + at.row;
+      problem.current[place] = problem.weights[place] + value;
+    }
+    return -value;
+  }
+};
+
+template <class T, bool kTernary>
+__global__ void __launch_bounds__(kThreads) sweep_kernel(SweepChunk<T> chunk) {
+  extern __shared__ __align__(32) unsigned char shared[];
+  T* const factor = reinterpret_cast<T*>(shared);
+  T* const values = factor + kColumns * kColumns;
+  const int columns = static_cast<int>(chunk.columns);
+  load_factor(chunk.factor, chunk.factor_stride, columns, factor);
+  load_values(chunk.weights, chunk.carried, chunk.rows, columns, values);
+  __syncthreads();
+  const Place at = place();
+  Quantize<T, kTernary> step{chunk, at, {}, {}, {}, {}};
+  run_columns(columns, factor, values, at, step);
+  double loss = step.loss;
+  for (int offset = kRowsPerWarp; offset < 32; offset *= 2)
+    loss += __shfl_xor_sync(0xffffffffU, loss, offset);
+  if (at.part == 0 && at.row < chunk.rows) chunk.losses[at.row] += loss;
 }
 
 template <class T>
-void launch(const SweepChunk<T>& chunk, void* stream) {
-  if (chunk.rows == 0) return;
-  const auto blocks = static_cast<unsigned>((chunk.rows + kThreads - 1) / kThreads);
-  const auto queue = static_cast<cudaStream_t>(stream);
-  if (chunk.ternary)
-    sweep_kernel<T, true><<<blocks, kThreads, 0, queue>>>(chunk);
-  else
-    sweep_kernel<T, false><<<blocks, kThreads, 0, queue>>>(chunk);
-  GPTQB_CUDA_LAUNCHED("sweep_kernel");
+__global__ void __launch_bounds__(kThreads) substitute_kernel(CurrentWeights<T> problem) {
+  extern __shared__ __align__(32) unsigned char shared[];
+  T* const factor = reinterpret_cast<T*>(shared);
+  T* const values = factor + kColumns * kColumns;
+  const int columns = static_cast<int>(problem.columns);
+  load_factor(problem.factor, problem.factor_stride, columns, factor);
+  load_values<T>(problem.carried, nullptr, problem.rows, columns, values);
+  __syncthreads();
+  const Place at = place();
+  Substitute<T> step{problem, at};
+  run_columns(columns, factor, values, at, step);
+}
+
+template <class Kernel, class Problem>
+void launch(Kernel kernel, const Problem& problem, size_t bytes, void* stream, const char* name) {
+  if (problem.rows == 0) return;
+  GPTQB_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  static_cast<int>(bytes)));
+  const auto blocks = static_cast<unsigned>((problem.rows + kRows - 1) / kRows);
+  kernel<<<blocks, kThreads, bytes, static_cast<cudaStream_t>(stream)>>>(problem);
+  check_cuda(cudaGetLastError(), name);
+}
+
+template <class T>
+void sweep(const SweepChunk<T>& chunk, void* stream) {
+  launch(chunk.ternary ? sweep_kernel<T, true> : sweep_kernel<T, false>, chunk, kSharedBytes<T>,
+         stream, "launch of sweep_kernel");
+}
+
+template <class T>
+void substitute(const CurrentWeights<T>& problem, void* stream) {
+  launch(substitute_kernel<T>, problem, kSharedBytes<T>, stream, "launch of substitute_kernel");
 }
 
 }  // namespace
 
-void sweep_cuda(const SweepChunk<float>& chunk, void* stream) { launch(chunk, stream); }
-void sweep_cuda(const SweepChunk<double>& chunk, void* stream) { launch(chunk, stream); }
+void sweep_cuda(const SweepChunk<float>& chunk, void* stream) { sweep(chunk, stream); }
+void sweep_cuda(const SweepChunk<double>& chunk, void* stream) { sweep(chunk, stream); }
+void current_weights_cuda(const CurrentWeights<float>& problem, void* stream) {
+  substitute(problem, stream);
+}
+void current_weights_cuda(const CurrentWeights<double>& problem, void* stream) {
+  substitute(problem, stream);
+}
 
 }  // namespace gptqb::kernels

@@ -55,13 +55,15 @@ class Gptq : public Quantizer {
     if (health.dead_columns == weights.size(1))
       return fall_back_to_rtn(problem, health, "every input of this layer was 0 in calibration");
 
+    const bool reference = problem.method.solver == SolverKind::kReference;
     const SweepProblem sweep{.layer = problem.layer,
                              .weights = weights,
-                             .rule = {problem.quant, problem.compat.reference_one_sided},
+                             .rule = {.quant = problem.quant,
+                                      .one_sided = problem.compat.reference_one_sided,
+                                      .step_by_step = reference},
                              .method = problem.method,
                              .compat = problem.compat};
-    auto solved = problem.method.solver == SolverKind::kReference ? sweep_reference(sweep, factor)
-                                                                  : sweep_fast(sweep, factor);
+    auto solved = reference ? sweep_reference(sweep, factor) : sweep_fast(sweep, factor);
     LayerResult result{std::move(solved.quantized), std::move(health)};
     result.health.loss = solved.loss;
     record_errors(problem, result.replacement, result.health);

@@ -1,6 +1,10 @@
 // The CUDA sweep held against the CPU's, which tests/kernels holds against the paper's algorithm.
+// The CPU takes 32 columns at a time; what they send to later columns is added between.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
 
 #include "kernels/solver.h"
 
@@ -24,7 +28,7 @@ struct Problem {
   Problem(int64_t rows, int64_t columns, bool three_levels = false)
       : weights(uniform<T>({columns, rows}, -1, 1)),
         carried(uniform<T>({columns, rows}, -0.1, 0.1)),
-        factor(uniform<T>({columns, columns}, -0.3, 0.3)),
+        factor(uniform<T>({columns, columns}, -0.3, 0.3) / std::sqrt(columns / 16. + 1)),
         diagonal(uniform<T>({columns}, 0.5, 2)),
         scales(uniform<T>({kGroups, rows}, 0.05, 0.2)),
         zeros(at::randint(0, 15, {kGroups, rows}, weights.options())),
@@ -75,14 +79,36 @@ struct Problem {
 };
 
 template <class T>
+void sweep_on_cpu(Problem<T>& problem) {
+  const int64_t rows = problem.weights.size(1);
+  const int64_t columns = problem.weights.size(0);
+  for (int64_t begin = 0; begin < columns; begin += SweepChunk<T>::kMaxColumns) {
+    const int64_t count = std::min<int64_t>(SweepChunk<T>::kMaxColumns, columns - begin);
+    SweepChunk<T> chunk = problem.chunk();
+    chunk.columns = count;
+    chunk.weights += begin * rows;
+    chunk.carried += begin * rows;
+    chunk.factor += begin * chunk.factor_stride + begin;
+    chunk.diagonal += begin;
+    chunk.group_of_column += begin;
+    chunk.codes += begin * rows;
+    chunk.errors += begin * rows;
+    sweep_cpu(chunk, 0, rows);
+    const int64_t end = begin + count;
+    problem.carried.slice(0, end).add_(at::mm(problem.factor.slice(0, begin, end).slice(1, end).t(),
+                                              problem.errors.slice(0, begin, end)));
+  }
+}
+
+template <class T>
 void expect_same_as_cpu(double tolerance, double equal_share, bool ternary = false) {
   at::manual_seed(7);
   for (int64_t rows : {1, 5, 31, 32, 33, 127, 128, 129, 1000})
-    for (int64_t columns : {1, 2, 31, 32}) {
+    for (int64_t columns : {1, 2, 15, 31, 32, 33, 64, 100, 127, 128}) {
       SCOPED_TRACE(std::to_string(rows) + " rows, " + std::to_string(columns) + " columns");
       Problem<T> host(rows, columns, ternary);
       Problem<T> device = host.on_gpu();
-      sweep_cpu(host.chunk(), 0, rows);
+      sweep_on_cpu(host);
       sweep_cuda(device.chunk(), nullptr);
       const at::Tensor codes = device.codes.cpu();
       const double share = codes.eq(host.codes).to(at::kDouble).mean().template item<double>();
@@ -105,9 +131,39 @@ TEST(SweepCuda, TernaryEqualsTheCpu) {
   expect_same_as_cpu<float>(1e-4, 0.99, true);
 }
 
+template <class T>
+void expect_current_weights(double tolerance) {
+  for (int64_t rows : {1, 31, 32, 33, 500})
+    for (int64_t columns : {1, 2, 16, 31, 32, 33, 96, 128}) {
+      const Problem<T> host(rows, columns);
+      const Problem<T> device = host.on_gpu();
+      const at::Tensor current = at::full_like(device.weights, std::nan(""));
+      current_weights_cuda({.rows = rows,
+                            .columns = columns,
+                            .weights = device.weights.template const_data_ptr<T>(),
+                            .carried = device.carried.template const_data_ptr<T>(),
+                            .factor = device.factor.template const_data_ptr<T>(),
+                            .factor_stride = device.factor.size(1),
+                            .current = current.mutable_data_ptr<T>()},
+                           nullptr);
+      const at::Tensor corner =
+          host.factor.to(at::kDouble).triu(1).add_(at::eye(columns, at::kDouble));
+      const at::Tensor expected =
+          host.weights.to(at::kDouble) +
+          at::linalg_solve_triangular(corner.t(), host.carried.to(at::kDouble), /*upper=*/false);
+      EXPECT_TRUE(at::allclose(current.cpu().to(at::kDouble), expected, tolerance, tolerance))
+          << rows << " x " << columns;
+    }
+}
+
+TEST(CurrentWeightsCuda, SolveTheGroupsTriangle) {
+  expect_current_weights<double>(1e-10);
+  expect_current_weights<float>(1e-4);
+}
+
 TEST(SweepCuda, GivesTheSameBytesTwice) {
   at::manual_seed(8);
-  Problem<float> problem = Problem<float>(300, 32).on_gpu();
+  Problem<float> problem = Problem<float>(300, 128).on_gpu();
   sweep_cuda(problem.chunk(), nullptr);
   const at::Tensor codes = problem.codes.clone(), errors = problem.errors.clone();
   problem.clear_outputs();

@@ -1,29 +1,12 @@
 // The two GPTQ solvers against each other and against a slow oracle of a different derivation.
 #include <gtest/gtest.h>
 
-#include "methods/gptq_fast.h"
-#include "methods/gptq_reference.h"
 #include "tests/support/oracle.h"
 #include "tests/support/problems.h"
+#include "tests/support/solve.h"
 
 namespace gptqb::test {
 namespace {
-
-struct Solved {
-  SweepResult result;
-  Factor factor;
-};
-
-Solved solve(const SweepProblem& problem, const at::Tensor& h, SolverKind solver) {
-  auto prepared = prepare_hessian(h, problem.method.damping, problem.method);
-  FactorFailure failure;
-  const bool reference = solver == SolverKind::kReference;
-  auto factor = reference ? factorize_reference(std::move(prepared), failure)
-                          : factorize_fast(std::move(prepared), failure);
-  if (!factor) throw std::runtime_error("factorization failed");
-  auto result = reference ? sweep_reference(problem, *factor) : sweep_fast(problem, *factor);
-  return {std::move(result), std::move(*factor)};
-}
 
 PreparedHessian prepared_in_float64(const SweepProblem& problem, const at::Tensor& h) {
   auto method = problem.method;

@@ -10,10 +10,9 @@
 
 #include <gtest/gtest.h>
 
-#include "methods/gptq_fast.h"
-#include "methods/gptq_reference.h"
 #include "tests/support/layers.h"
 #include "tests/support/problems.h"
+#include "tests/support/solve.h"
 
 namespace gptqb::test {
 namespace {
@@ -44,7 +43,8 @@ std::vector<double> doubles_of(const at::Tensor& tensor) {
   return {flat.const_data_ptr<double>(), flat.const_data_ptr<double>() + flat.numel()};
 }
 
-SweepResult solve(const Combination& tested, const at::Tensor& weights, const at::Tensor& h) {
+SweepResult solve_combination(const Combination& tested, const at::Tensor& weights,
+                              const at::Tensor& h) {
   CompatPolicy compat;
   compat.reference_group_grid = tested.stale;
   const SweepProblem problem{.layer = "test.layer",
@@ -52,15 +52,9 @@ SweepResult solve(const Combination& tested, const at::Tensor& weights, const at
                              .rule = {tested.quant, false},
                              .method = tested.method,
                              .compat = compat};
-  auto prepared = prepare_hessian(h, tested.method.damping, tested.method);
-  FactorFailure failure;
-  const bool reference = tested.method.solver == SolverKind::kReference;
-  const auto factor = reference ? factorize_reference(std::move(prepared), failure)
-                                : factorize_fast(std::move(prepared), failure);
-  if (!factor) throw std::runtime_error("factorization failed");
-  auto result = reference ? sweep_reference(problem, *factor) : sweep_fast(problem, *factor);
-  result.quantized.validate("test.layer");
-  return result;
+  auto solved = solve(problem, h, tested.method.solver);
+  solved.result.quantized.validate("test.layer");
+  return std::move(solved.result);
 }
 
 TestedCodes decisions_of(const QuantizedLinear& quantized) {
@@ -116,7 +110,7 @@ class PublishedAlgorithm
   // All codes and grids of a free run.
   void expect_equal(const Combination& tested) {
     SCOPED_TRACE(tested.text());
-    const auto solved = solve(tested, weights_, h_);
+    const auto solved = solve_combination(tested, weights_, h_);
     const auto decisions = decisions_of(solved.quantized);
     const auto expected = oracle(tested, nullptr, [](double) { return 0.0; });
     EXPECT_EQ(decisions.codes, expected.codes);
@@ -133,7 +127,7 @@ class PublishedAlgorithm
   // Each code, given the ones before it; `unit`: the arithmetic's error bound in steps.
   void expect_explained(const Combination& tested, double unit) {
     SCOPED_TRACE(tested.text());
-    const auto solved = solve(tested, weights_, h_);
+    const auto solved = solve_combination(tested, weights_, h_);
     const auto decisions = decisions_of(solved.quantized);
     const auto judged =
         oracle(tested, &decisions, [&](double reach) { return unit * (1 + reach); });
