@@ -1,6 +1,12 @@
 // The grid of a range of weights, operation by operation as methods/grid.cpp derives it.
 #pragma once
 
+#include <cuda_fp16.h>
+
+#include <cfloat>
+
+#include "kernels/device/rounding.cuh"
+
 __device__ inline float stored_scale(float scale, bool half) {
   constexpr float kSmallestHalf = 5.9604644775390625e-08F;  // 2^-24
   if (half) return fmaxf(__half2float(__float2half_rn(scale)), kSmallestHalf);

@@ -1,9 +1,5 @@
 // 32 vectors a block, so that either layout is read by neighbouring threads; 16 threads a vector,
 // which first share its columns, for the range, and then the candidates of the search.
-#include <cuda_fp16.h>
-
-#include <cfloat>
-
 #include "kernels/cuda_check.h"
 #include "kernels/device/grid.cuh"
 #include "kernels/device/rounding.cuh"
