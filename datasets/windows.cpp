@@ -287,14 +287,13 @@ CalibrationWindows calibration_windows(const Corpus& corpus, const Tokenizer* to
   } else {
     const std::vector<int32_t> stream = encoder.stream();
     const auto tokens = static_cast<int64_t>(stream.size());
-    const std::string hash = sha256_of_ids(stream);
     const std::vector<int64_t> starts =
         draw_starts(corpus.label, tokens, samples, seqlen, seed, draw);
     const auto fill = [&](const std::vector<int64_t>& from, TokenWindows& windows) {
       windows = described(corpus, seqlen);
       windows.stream_tokens = tokens;
-      windows.ids_sha256 = hash;
       for (const int64_t start : from) encoder.append(stream, start, windows);
+      windows.ids_sha256 = sha256_of_ids(windows.ids);
     };
     fill(starts, result.calibration);
     fill(free_starts(starts, tokens, seqlen, heldout), result.heldout);

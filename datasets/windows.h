@@ -24,8 +24,9 @@ struct TokenWindows {
   int64_t dropped_tokens =
       0;  // ids of a stream after the last window that the protocol takes from it; 0 for draws
   std::vector<int64_t> starts;  // of each window in the stream, or within its document
-  std::string
-      ids_sha256;  // of the whole stream's ids as little-endian int32 (kStream), of `ids` else
+  // Of ids as little-endian int32: `ids`; of evaluation windows of a kStream corpus, which its
+  // length and their number fix, the whole stream's, as others publish it.
+  std::string ids_sha256;
   std::vector<SourceFile> files;
 
   const int32_t* window(int64_t index) const { return ids.data() + index * seqlen; }

@@ -96,6 +96,8 @@ struct LayerHealth {
   // "ok", or what was done instead: "rtn: <reason>", "skipped: <reason>".
   std::string status = "ok";
   std::string rule;  // the override that chose its settings; empty: none did. Set by the driver
+  // What a reader must know of this layer that is no fault; empty: nothing.
+  std::string note = "";
   // Of a sample, the number of rows that were solved, which the numbers above then count; empty:
   // all.
   std::optional<int64_t> rows_solved;

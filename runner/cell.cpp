@@ -1,5 +1,7 @@
 #include "runner/cell.h"
 
+#include <algorithm>
+
 #include "common/error.h"
 #include "common/hash.h"
 #include "common/text.h"
@@ -73,7 +75,7 @@ LayerChoice Cell::settings_for(const std::string& layer) const {
   return {false, resolved_.method.name, resolved_.quant, ""};
 }
 
-std::vector<std::string> Cell::unmatched_rules(const std::vector<std::string>& layers) const {
+std::vector<std::string> Cell::unmatched_globs(const std::vector<std::string>& layers) const {
   std::vector<bool> used(resolved_.overrides.size(), false);
   for (const std::string& layer : layers) {
     for (size_t i = 0; i < used.size(); ++i) {
@@ -83,6 +85,19 @@ std::vector<std::string> Cell::unmatched_rules(const std::vector<std::string>& l
     }
   }
   std::vector<std::string> sentences;
+  const auto add = [&](const std::string& key, const std::string& glob, const std::string& shadow) {
+    std::string sentence = key + ": expected '" + glob + "' to match a layer, got none of " +
+                           std::to_string(layers.size());
+    if (!shadow.empty())
+      sentence += ": '" + shadow + "' stands before it and takes all of its layers";
+    else if (!layers.empty())
+      sentence += ". Layers are named like " + layers.front();
+    sentences.push_back(sentence);
+  };
+  const std::string& chosen = resolved_.method.layers;
+  if (std::none_of(layers.begin(), layers.end(),
+                   [&](const std::string& layer) { return glob_match(chosen, layer); }))
+    add("method.layers", chosen, "");
   for (size_t i = 0; i < used.size(); ++i) {
     if (used[i]) continue;
     const std::string& match = resolved_.overrides[i].match;
@@ -91,13 +106,7 @@ std::vector<std::string> Cell::unmatched_rules(const std::vector<std::string>& l
       for (const std::string& layer : layers)
         if (glob_match(match, layer) && glob_match(resolved_.overrides[j].match, layer))
           shadow = resolved_.overrides[j].match;
-    std::string sentence = "overrides: expected '" + match + "' to match a layer, got none of " +
-                           std::to_string(layers.size());
-    if (!shadow.empty())
-      sentence += ": '" + shadow + "' stands before it and takes all of its layers";
-    else if (!layers.empty())
-      sentence += ". Layers are named like " + layers.front();
-    sentences.push_back(sentence);
+    add("overrides", match, shadow);
   }
   return sentences;
 }

@@ -119,9 +119,9 @@ class Cell {
   // Settings of a layer by its full name; the first matching rule wins. Rules are about the linears
   // of blocks: head and embedding have keys of their own.
   LayerChoice settings_for(const std::string& layer) const;
-  // A sentence for each rule that is the first match of none of `layers` (full names): an error for
-  // the caller to raise before any work.
-  std::vector<std::string> unmatched_rules(const std::vector<std::string>& layers) const;
+  // A sentence for each rule that is the first match of none of `layers` (full names), and for a
+  // `method.layers` that matches none: an error for the caller to raise before any work.
+  std::vector<std::string> unmatched_globs(const std::vector<std::string>& layers) const;
 
   // "gptq 4 bits g128 act-order": short name for progress lines and the log.
   std::string summary() const;

@@ -14,6 +14,7 @@
 #include "methods/quantize_model.h"
 #include "runner/external_program.h"
 #include "runner/hessian_dump.h"
+#include "runner/model_checks.h"
 #include "runner/resume_store.h"
 
 namespace gptqb {
@@ -23,16 +24,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// Full names of all linears the driver would quantize.
-std::vector<std::string> linear_names(const BlockModel& model) {
-  std::vector<std::string> names;
-  for (int64_t block = 0; block < model.block_count(); ++block)
-    for (const Stage& stage : model.stages())
-      for (const std::string& linear : stage.linears)
-        names.push_back(model.block_name(block) + "." + linear);
-  return names;
 }
 
 at::Tensor to_ids(const TokenWindows& windows) {
@@ -55,19 +46,9 @@ void add_once(const std::string& note, std::vector<std::string>& notes) {
   if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
 }
 
-void check_layers(const Cell& cell, const std::vector<std::string>& names) {
-  const std::string& glob = cell.method().layers;
-  for (const std::string& name : names)
-    if (glob_match(glob, name)) return;
-  if (names.empty()) return;
-  throw Error("method.layers", "expected '" + glob + "' to match a layer, got none of " +
-                                   std::to_string(names.size()) + ". Layers are named like " +
-                                   names.front());
-}
-
 // A model of which only a sample was solved is not the method's: readers of the record are told.
-void note_sampling(const Cell& cell, std::vector<std::string>& notes) {
-  if (cell.method().rows > 0) {
+void note_sampling(const Cell& cell, bool sampled_rows, std::vector<std::string>& notes) {
+  if (sampled_rows) {
     std::string note = "sample: only " + std::to_string(cell.method().rows) +
                        " evenly spaced rows of each linear were solved, all others hold RTN codes; "
                        "layer errors count the solved rows only";
@@ -77,6 +58,22 @@ void note_sampling(const Cell& cell, std::vector<std::string>& notes) {
   if (cell.method().layers != "*")
     notes.push_back("sample: only layers " + cell.method().layers +
                     " were quantized, all others are dense");
+}
+
+// What layers say of themselves, once for all that say the same.
+void note_layers(const std::vector<LayerHealth>& layers, std::vector<std::string>& notes) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> said;
+  for (const LayerHealth& layer : layers) {
+    if (layer.note.empty()) continue;
+    auto found = std::find_if(said.begin(), said.end(),
+                              [&](const auto& each) { return each.first == layer.note; });
+    if (found == said.end()) found = said.insert(said.end(), {layer.note, {}});
+    found->second.push_back(layer.layer);
+  }
+  for (const auto& [note, names] : said)
+    notes.push_back(
+        (names.size() == 1 ? "" : std::to_string(names.size()) + " layers, the first ") +
+        names.front() + ": " + note);
 }
 
 // Marks calibration text that reappears in what is evaluated (docs/architecture.md, Statistics).
@@ -224,10 +221,8 @@ PreparedCell prepare_cell(const Cell& cell, InputCache& cache, const RunOptions&
   prepared.model =
       open_model(folder, {.dtype = cell.model().dtype, .device = at::Device(options.device)});
 
-  const std::vector<std::string> unmatched = cell.unmatched_rules(linear_names(*prepared.model));
-  if (!unmatched.empty()) throw Error("overrides", join(unmatched, "; "));
-
-  check_layers(cell, linear_names(*prepared.model));
+  const std::vector<std::string> unmatched = cell.unmatched_globs(linear_names(*prepared.model));
+  if (!unmatched.empty()) throw Error(folder.string(), join(unmatched, "; "));
 
   InputsRecord& inputs = prepared.inputs;
   inputs.model = cell.model().path_unexpanded;
@@ -270,7 +265,6 @@ PreparedCell prepare_cell(const Cell& cell, InputCache& cache, const RunOptions&
   }
   prepared.dense = &cache.dense(cell, options.device);
   note_overlap(prepared, prepared.notes);
-  note_sampling(cell, prepared.notes);
   return prepared;
 }
 
@@ -307,9 +301,15 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& option
     }
   }
   add_sizes(model, report, record.metrics);
+  // Linears of fewer rows than were asked for are whole.
+  const bool sampled_rows =
+      std::any_of(record.layers.begin(), record.layers.end(),
+                  [](const LayerHealth& layer) { return layer.rows_solved.has_value(); });
+  note_sampling(cell, sampled_rows, record.notes);
+  note_layers(record.layers, record.notes);
 
   const auto start = Clock::now();
-  const size_t evaluated = cell.method().rows > 0 ? 0 : cell.evaluators().size();
+  const size_t evaluated = sampled_rows ? 0 : cell.evaluators().size();
   HiddenStateCache states(InputCache::kStatesBytes);
   for (size_t i = 0; i < evaluated; ++i) {
     const EvaluatorSpec& spec = cell.evaluators()[i];

@@ -2,7 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -48,28 +48,43 @@ std::string ending(int status) {
   return "signal " + std::to_string(signal) + " (" + ::strsignal(signal) + ")";
 }
 
+// The child between its birth and the program: it borrows this process's memory, so it makes system
+// calls and nothing else. `fault` gets the errno of one that failed.
+[[noreturn]] void become(char* const* words, const char* log, pid_t parent, volatile int* fault) {
+  ::setpgid(0, 0);
+  // A harness that is killed takes its program along: SIGTERM, which `timeout` and its like pass
+  // on.
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) ::_exit(127);  // killed before that was asked for
+  const int input = ::open("/dev/null", O_RDONLY);
+  const int output = ::open(log, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0666);
+  if (::dup2(input, STDIN_FILENO) >= 0 && ::dup2(output, STDOUT_FILENO) >= 0 &&
+      ::dup2(output, STDERR_FILENO) >= 0) {
+    if (input > STDERR_FILENO) ::close(input);
+    if (output > STDERR_FILENO) ::close(output);
+    ::execvp(words[0], words);
+  }
+  *fault = errno;
+  ::_exit(127);
+}
+
+// vfork, as posix_spawn does it: no copy of the page tables of a process that holds a model.
+// posix_spawn itself cannot ask for a signal on the parent's death.
 pid_t spawn(const std::vector<std::string>& argv, const std::filesystem::path& log) {
-  posix_spawn_file_actions_t files;
-  ::posix_spawn_file_actions_init(&files);
-  ::posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, log.c_str(),
-                                     O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0666);
-  ::posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
-  posix_spawnattr_t attributes;
-  ::posix_spawnattr_init(&attributes);
-  ::posix_spawnattr_setpgroup(&attributes, 0);
-  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   std::vector<char*> words;
   for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
-  pid_t child = -1;
-  const int fault = ::posix_spawnp(&child, words[0], &files, &attributes, words.data(), environ);
-  ::posix_spawnattr_destroy(&attributes);
-  ::posix_spawn_file_actions_destroy(&files);
-  if (fault != 0)
+  const pid_t self = ::getpid();
+  volatile int fault = 0;
+  const pid_t child = ::vfork();
+  if (child == 0) become(words.data(), log.c_str(), self, &fault);
+  if (child < 0) fault = errno;
+  if (fault != 0) {
+    if (child > 0) ::waitpid(child, nullptr, 0);
     throw Error(argv[0], "expected a program that can be started, got '" +
                              std::string(std::strerror(fault)) +
                              "'. Give its path, or put it on PATH and make it executable");
+  }
   return child;
 }
 

@@ -11,6 +11,7 @@
 #include "methods/quantizer.h"
 #include "runner/cli.h"
 #include "runner/cli_commands.h"
+#include "runner/model_checks.h"
 #include "runner/report/report.h"
 #include "runner/run.h"
 #include "runner/run_lock.h"
@@ -113,12 +114,16 @@ int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, 
 }  // namespace
 
 int run_command(const RunCommandOptions& options, std::ostream& out, std::ostream& err) {
-  return run_plans(plans_of(options.files), options, out, err);
+  const std::vector<Plan> plans = plans_of(options.files);
+  for (const Plan& plan : plans) check_models(plan, "");
+  return run_plans(plans, options, out, err);
 }
 
 int plan_command(const FileOptions& options, std::ostream& out) {
   for (const Plan& plan : plans_of(options)) {
+    const std::vector<std::string> broken = check_models(plan, "");
     out << plan_table(plan);
+    for (const std::string& sentence : broken) out << "broken: " << sentence << '\n';
     for (const std::string& sentence : missing_inputs(plan, data_root(), ""))
       out << "missing: " << sentence << '\n';
   }

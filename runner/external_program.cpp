@@ -26,6 +26,23 @@ std::string shape_text(at::IntArrayRef shape) {
 
 const char* yes_or_no(bool value) { return value ? "true" : "false"; }
 
+// As `method.order` spells it.
+std::string order_text(const MethodConfig& method) {
+  switch (method.order_or(ColumnOrder::kNatural)) {
+    case ColumnOrder::kNatural:
+      return "natural";
+    case ColumnOrder::kAct:
+      return "act";
+    case ColumnOrder::kReverse:
+      return "reverse";
+    case ColumnOrder::kRandom:
+      return "random:" + std::to_string(method.order_seed);
+    case ColumnOrder::kGreedy:
+      return "greedy";
+  }
+  return "";
+}
+
 // Everything a method may want to know beside its two matrices; all values are text.
 std::map<std::string, std::string> settings_of(const LinearProblem& problem) {
   const QuantConfig& quant = problem.quant;
@@ -43,6 +60,7 @@ std::map<std::string, std::string> settings_of(const LinearProblem& problem) {
           {"damping", number_text(method.damping)},
           {"block_size", std::to_string(method.block_size)},
           {"act_order", yes_or_no(method.act_order)},
+          {"order", order_text(method)},
           {"static_groups", yes_or_no(method.static_groups)},
           {"model_dtype", safetensors_dtype_name(problem.weight.scalar_type())},
           {"tokens", std::to_string(problem.stats->tokens())},

@@ -102,6 +102,7 @@ void describe(V& v, Either<LayerHealth> auto& layer) {
   v("sequences", layer.sequences);
   v("status", layer.status);
   v.optional("rule", layer.rule);
+  v.optional("note", layer.note);
   v.optional("rows_solved", layer.rows_solved);
   v("seconds_hessian", layer.seconds_hessian);
   v("seconds_factor", layer.seconds_factor);

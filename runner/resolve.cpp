@@ -73,7 +73,9 @@ bool steers_a_solver(const std::string& key) {
   return key == "compat.group_grid" || key == "compat.dead_columns";
 }
 
-bool one_method_uses(const std::string& method, const std::string& key) {
+}  // namespace
+
+bool method_uses(const std::string& method, const std::string& key) {
   if (method == "none") return false;
   // Of a sample, every method is asked for the same rows and layers.
   if (key == "method.rows" || key == "method.layers") return true;
@@ -92,11 +94,12 @@ bool one_method_uses(const std::string& method, const std::string& key) {
   return true;
 }
 
+namespace {
+
 // Whether `order` is what all methods in play do by themselves.
 bool is_own_order(const Values& values, const json& order) {
   for (const std::string& method : methods_of(values))
-    if (one_method_uses(method, "method.order") &&
-        order != (method == "obq" ? "greedy" : "natural"))
+    if (method_uses(method, "method.order") && order != (method == "obq" ? "greedy" : "natural"))
       return false;
   return true;
 }
@@ -110,7 +113,7 @@ bool uses(const Values& values, const std::string& key) {
       values.at("quant.grid_search") == "none" && !rules_search_grids(values))
     return false;
   for (const std::string& method : methods_of(values))
-    if (one_method_uses(method, key)) return true;
+    if (method_uses(method, key)) return true;
   return false;
 }
 
@@ -180,6 +183,48 @@ Values with_defaults(const Settings& settings, Faults& faults) {
 
 namespace {
 
+// Settings, each in its own range, that would stop a method at its first layer.
+void check_method(const Settings& settings, const Values& values, Faults& faults) {
+  if (values.at("method.name") == "none") return;
+  const auto methods = methods_of(values);
+  const auto is = [&](const char* key) { return values.at(key) == true; };
+  const auto fault = [&](const std::string& key, const std::string& expected) {
+    faults.add(settings.at(key).position, key, expected);
+  };
+  if (values.at("method.rows") != "all")
+    for (const char* method : {"awq", "llm_int8"})
+      if (methods.contains(method))
+        fault("method.rows", std::string("expected all rows for ") + method +
+                                 ", which does not solve rows on their own, got " +
+                                 value_text(values.at("method.rows")) + ". Leave it out");
+  const bool in_sequence =
+      is("method.true_sequential") &&
+      std::any_of(methods.begin(), methods.end(), [](const std::string& method) {
+        return method_uses(method, "method.true_sequential");
+      });
+  if (methods.contains("awq") && in_sequence)
+    fault("method.true_sequential",
+          "expected false beside awq, which looks at a block as a whole, got true");
+  const auto order = values.find("method.order");
+  const bool forced =
+      is("method.act_order") || (order != values.end() && order->second != "greedy");
+  if (methods.contains("obq") && is("method.outlier_first") && forced)
+    fault("method.outlier_first",
+          "expected false beside an order that all rows share, got true. Use order: greedy");
+  const double candidates =
+      values.at("method.clip_steps").get<double>() * values.at("method.clip_shrink").get<double>();
+  if (methods.contains("awq") && is("method.clip") && candidates < 2)
+    fault(settings.contains("method.clip_shrink") ? "method.clip_shrink" : "method.clip_steps",
+          "expected clip_steps x clip_shrink of at least 2, since the first candidate is not to "
+          "clip, got " +
+              value_text(values.at("method.clip_steps")) + " x " +
+              value_text(values.at("method.clip_shrink")) + ". Use clip: false");
+  for (const char* end : {"quant.head", "quant.embedding"})
+    if (values.at("method.name") == "llm_int8" && values.at(end) != "none")
+      fault(end, "expected none with llm_int8, which keeps both ends of the model dense, got " +
+                     value_text(values.at(end)));
+}
+
 // Where the keys of `quant`, each in its own range, contradict each other or a rule.
 void check_quant(const Settings& settings, const Values& values, Faults& faults) {
   ResolvedSettings resolved;
@@ -220,11 +265,12 @@ void check_quant(const Settings& settings, const Values& values, Faults& faults)
 void check_together(const Settings& settings, const Values& values, Faults& faults) {
   if (values.count("method.name") == 0) return;
   check_quant(settings, values, faults);
+  check_method(settings, values, faults);
   const auto methods = methods_of(values);
   if (const auto order = values.find("method.order");
       order != values.end() && order->second == "greedy")
     for (const std::string& method : methods)
-      if (method != "obq" && one_method_uses(method, "method.order"))
+      if (method != "obq" && method_uses(method, "method.order"))
         faults.add(settings.at("method.order").position, "method.order",
                    "expected natural, act, reverse or random:SEED for " + method +
                        ", got 'greedy', which only obq has");

@@ -14,6 +14,10 @@ namespace gptqb {
 // Checked values by dotted key.
 using Values = std::map<std::string, nlohmann::json>;
 
+// Whether `key` of the sections calibration, method, quant, compat and overrides means anything to
+// `method`.
+bool method_uses(const std::string& method, const std::string& key);
+
 // Every key of a cell that is set or has a default: `compat.base` resolved into its parts,
 // `method.order: act` into `act_order`. Adds a fault for keys that contradict each other.
 Values with_defaults(const Settings& settings, Faults& faults);

@@ -100,7 +100,8 @@ class PlanRun {
       record.notes = prepared.notes;
       if (std::optional<Record> kept = reusable(cell, record)) {
         ++outcome_.reused;
-        // What it is held against, and its place in the table, are the experiment file's of today.
+        // What it is held against, and its place in the tables, are the experiment file's of today.
+        kept->experiment = record.experiment;
         kept->position = position;
         kept->expectations = planned.expectations;
         write_record(options_.output, *kept);

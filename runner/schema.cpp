@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/text.h"
+#include "runner/resolve.h"
 
 namespace gptqb {
 
@@ -208,6 +209,20 @@ void append_window_options(const std::string& name, const std::string& datasets_
       }));
 }
 
+// Why `key` of a rule changes nothing in the layers that it takes; empty: it does.
+std::string unused_by_layers(const std::string& key, const ResolvedSettings& patched) {
+  if (key.compare(0, 6, "quant.") != 0) return "";
+  const std::string& method = patched.method.name;
+  if (!method_uses(method, key)) return " (not used by " + method + ")";
+  if (method == "rtn" && key == "quant.group_size" && patched.compat.reference_rtn_groups)
+    return " (not used under compat.rtn_groups reference)";
+  const bool of_search =
+      key == "quant.grid_norm" || key == "quant.grid_steps" || key == "quant.grid_shrink";
+  if (of_search && patched.quant.grid_search == GridSearch::kNone)
+    return " (not used without quant.grid_search)";
+  return "";
+}
+
 // Rules patch the cell's own `quant`, which the table therefore lists (and binds) before
 // `overrides`.
 void bind_rules(ResolvedSettings& settings, const json& value) {
@@ -216,15 +231,18 @@ void bind_rules(ResolvedSettings& settings, const json& value) {
     ResolvedSettings patched;
     patched.quant = settings.quant;
     patched.method = settings.method;
+    patched.compat = settings.compat;
     OverrideRule result;
     result.match = rule.at("match").get<std::string>();
-    std::vector<std::string> changes;
     for (const auto& [key, set] : rule.items()) {
       if (key == "skip") result.choice.skip = set.get<bool>();
       const KeySpec* spec = find_key(key);
       if (spec != nullptr && spec->bind) spec->bind(patched, set);
-      if (key != "match") changes.push_back(key + " " + value_text(set));
     }
+    std::vector<std::string> changes;
+    for (const auto& [key, set] : rule.items())
+      if (key != "match")
+        changes.push_back(key + " " + value_text(set) + unused_by_layers(key, patched));
     result.choice.rule = result.match + ": " + join(changes, ", ");
     result.choice.method = patched.method.name;
     result.choice.quant = patched.quant;

@@ -257,6 +257,11 @@ class Awq : public Quantizer {
       result.health.status = "rtn: " + problem.moved.kept;
     else if (problem.stats != nullptr && is_silent(*problem.stats))
       result.health.status = "rtn: every input of this layer was 0 in calibration";
+    // Heads that share keys and values, a norm that feeds the residual too, the head's norm.
+    const bool no_place = !problem.moved.columns.defined() && problem.moved.kept.empty();
+    if (no_place && result.health.note.empty())
+      result.health.note =
+          "awq rounded it without scales, since what makes its inputs cannot take them";
     record_errors(problem, as_loaded(result.quantized(), problem.moved), result.health);
     result.health.seconds_solve = watch.seconds();
     return result;

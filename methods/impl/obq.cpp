@@ -37,6 +37,10 @@ class Obq : public Quantizer {
       throw Error(given.layer,
                   "expected a grid of equal steps for method.outlier_first, got ternary levels");
     const bool greedy = given.method.order_or(ColumnOrder::kGreedy) == ColumnOrder::kGreedy;
+    if (given.method.outlier_first && !greedy)
+      throw Error(given.layer,
+                  "expected method.outlier_first: false beside an order that all rows share, got "
+                  "true. Use order greedy");
     auto problem = as_obq(given);
     const auto weights = checked_weights(problem, scalar_type(problem.method.compute));
     auto health = start_health(problem, "obq");

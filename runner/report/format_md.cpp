@@ -38,7 +38,7 @@ std::string experiment_text(const std::string& experiment, const ReportData& dat
   append(main_table(rows, data.records), text);
   append(kLegend, text);
   append(divergence_table(rows, data.records), text);
-  append(verdict_table(verdicts), text);
+  append(verdict_table(verdicts, rows), text);
   append(seeds_table(rows), text);
   append(rules_section(rows), text);
   append(remarks(rows), text);

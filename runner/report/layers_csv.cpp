@@ -29,7 +29,8 @@ constexpr const char* kColumns[] = {"cell_id",
                                     "seconds_factor",
                                     "seconds_solve",
                                     "rule",
-                                    "rows_solved"};
+                                    "rows_solved",
+                                    "note"};
 
 }  // namespace
 
@@ -67,6 +68,7 @@ std::string layers_csv(const std::vector<Record>& records) {
       table.set("seconds_solve", layer.seconds_solve);
       table.set("rule", layer.rule);
       if (layer.rows_solved) table.set("rows_solved", *layer.rows_solved);
+      table.set("note", layer.note);
     }
   }
   return table.text();

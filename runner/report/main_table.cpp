@@ -75,8 +75,9 @@ std::string marks_text(const Record& record) {
   if (record.status != CellStatus::kOk)
     add(std::string(status_name(record.status)) + ", see below");
   if (is_synthetic(record)) add("synthetic weights");
-  if (const std::string rows = record.setting("method.rows"); !rows.empty())
-    add(rows + " rows a linear");
+  if (std::any_of(record.layers.begin(), record.layers.end(),
+                  [](const LayerHealth& layer) { return layer.rows_solved.has_value(); }))
+    add(record.setting("method.rows") + " rows a linear");
   if (const std::string layers = record.setting("method.layers"); !layers.empty())
     add("only layers " + layers);
   const size_t fallbacks = fallback_layers(record).size();

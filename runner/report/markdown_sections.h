@@ -25,6 +25,7 @@ std::string provenance(const RecordPointers& rows);
 std::string rules_section(const RecordPointers& rows);
 // Cells without a result, and notes of those that have one.
 std::string remarks(const RecordPointers& rows);
-std::string verdict_table(const std::vector<Verdict>& verdicts);
+// Verdicts on cells of `rows`, told apart as in the other tables.
+std::string verdict_table(const std::vector<Verdict>& verdicts, const RecordPointers& rows);
 
 }  // namespace gptqb

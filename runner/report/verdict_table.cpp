@@ -1,6 +1,9 @@
+#include <algorithm>
+
 #include "runner/report/markdown_sections.h"
 #include "runner/report/markdown_table.h"
 #include "runner/report/number_format.h"
+#include "runner/report/settings_summary.h"
 
 namespace gptqb {
 namespace {
@@ -16,12 +19,16 @@ std::string outcome_text(const Verdict& verdict) {
   return name + ": " + verdict.reason;
 }
 
+std::string or_dash(const std::string& text) { return text.empty() ? "–" : text; }
+
 }  // namespace
 
-std::string verdict_table(const std::vector<Verdict>& verdicts) {
+std::string verdict_table(const std::vector<Verdict>& verdicts, const RecordPointers& rows) {
   if (verdicts.empty()) return "";
+  const std::vector<std::string> settings = varying_beside_label(rows);
   MarkdownTable table;
   table.add_column("cell");
+  for (const std::string& setting : settings) table.add_column(setting);
   table.add_column("metric");
   table.add_column("expected", true);
   table.add_column("measured", true);
@@ -29,10 +36,17 @@ std::string verdict_table(const std::vector<Verdict>& verdicts) {
   table.add_column("verdict");
   table.add_column("source");
   for (const Verdict& verdict : verdicts) {
-    table.add_row({verdict.where, verdict.metric, verdict.expected,
-                   verdict.measured ? significant_text(*verdict.measured, 5) : "–",
-                   verdict.deviation_text.empty() ? "–" : verdict.deviation_text,
-                   outcome_text(verdict), verdict.source});
+    const auto row = std::find_if(rows.begin(), rows.end(), [&](const Record* each) {
+      return each->cell_id == verdict.cell_id;
+    });
+    std::vector<std::string> cells = {row == rows.end() ? verdict.where : cell_label(**row)};
+    for (const std::string& setting : settings)
+      cells.push_back(row == rows.end() ? "–" : or_dash((*row)->setting(setting)));
+    cells.insert(cells.end(),
+                 {verdict.metric, verdict.expected,
+                  verdict.measured ? significant_text(*verdict.measured, 5) : "–",
+                  or_dash(verdict.deviation_text), outcome_text(verdict), verdict.source});
+    table.add_row(std::move(cells));
   }
   return "## Verdicts\n\n" + table.text();
 }

@@ -175,6 +175,21 @@ TEST(EvaluationWindows, OldC4DrawsWithSeedZero) {
             std::vector(all.begin(), all.begin() + 3));
 }
 
+// The hash is that of the windows: another draw from the same text is other data.
+TEST(CalibrationWindows, HashIsThatOfTheWindows) {
+  const auto drawn = [](uint64_t seed) {
+    return calibration_windows(stream(1000), nullptr, 3, 8, seed, Draw::kReference, 2);
+  };
+  const auto hash_of = [](const TokenWindows& windows) {
+    return sha256_hex(std::string(reinterpret_cast<const char*>(windows.ids.data()),
+                                  windows.ids.size() * sizeof(int32_t)));
+  };
+  const CalibrationWindows first = drawn(0);
+  EXPECT_EQ(first.calibration.ids_sha256, hash_of(first.calibration));
+  EXPECT_EQ(first.heldout.ids_sha256, hash_of(first.heldout));
+  EXPECT_NE(first.calibration.ids_sha256, drawn(1).calibration.ids_sha256);
+}
+
 TEST(CalibrationWindows, ReferenceDrawFromDocuments) {
   const BytesTokenizer tokenizer;
   const auto drawn = [&](uint64_t seed) {

@@ -167,15 +167,15 @@ class TwoStages : public BlockModel {
   at::Tensor end_weight(ModelEnd) override { return {}; }
   void replace_end(ModelEnd, const LinearReplacement&) override {}
   at::Tensor head_input(const at::Tensor& hidden) override { return hidden; }
-  ScalePlan scale_plan() const override {
-    return {{{0, "norm", false, 1}, {1, "up", true, 1}}, {"gate"}};
-  }
+  ScalePlan scale_plan() const override { return plan; }
   void divide_output(const std::string& producer, const at::Tensor& scale) override {
     if (producer == "norm") norm_ = norm_ / scale;
   }
   void try_weights(const std::string& linear, const at::Tensor& weights) override {
     weights_[linear] = weights;
   }
+
+  ScalePlan plan = {{{0, "norm", false, 1}, {1, "up", true, 1}}, {"gate"}};
 
  private:
   std::vector<Stage> stages_ = {{{"gate", "up"}}, {{"down"}}};
@@ -300,6 +300,24 @@ TEST(Awq, ScalesStayWhereALinearOfTheStageIsNotItsOwn) {
   EXPECT_EQ(test::quantize_with("awq", problem).health.status, "rtn: " + problem.moved.kept);
   p.problem.stages[0][1].ours = false;  // up, which would have to divide its rows
   EXPECT_TRUE(quantizers().at("awq").make()->prepare_block(p.problem).divided.empty());
+}
+
+// As o where query heads share keys and values: that is the model's, not a fault, and is said.
+TEST(Awq, ALayerWithoutAPlaceForScalesSaysSo) {
+  auto p = two_stages(false);
+  const auto method = quantizers().at("awq").make();
+  const auto note_of = [&](const std::string& linear, const CalibrationStats* stats) {
+    const auto moved = method->prepare_block(p.problem).moved;
+    auto problem = layer_problem(p.model->weight(linear), stats);
+    if (moved.contains(linear)) problem.moved = moved.at(linear);
+    const auto health = method->quantize(problem).health;
+    EXPECT_EQ(health.status, "ok");
+    return health.note;
+  };
+  EXPECT_EQ(note_of("down", p.second.get()), "");
+  p.model->plan.moves.pop_back();
+  EXPECT_THAT(note_of("down", p.second.get()), HasSubstr("without scales"));
+  EXPECT_EQ(note_of("up", p.first.get()), "");
 }
 
 TEST(Awq, ReferenceRefusesASymmetricGrid) {

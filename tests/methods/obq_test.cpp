@@ -149,6 +149,18 @@ TEST(Obq, FastEqualsReference) {
       }
 }
 
+TEST(Obq, OutliersFirstAndAForcedOrderExcludeEachOther) {
+  const auto weight = normal_matrix(3, 8, 1).to(at::kFloat);
+  const auto stats = stats_of(calibration_inputs(Inputs::kRandom, 8, 2));
+  auto problem = obq_problem(weight, &stats, ColumnOrder::kReverse);
+  problem.method.outlier_first = true;
+  EXPECT_THAT(message_of([&] { quantize_with("obq", problem); }),
+              HasSubstr("expected method.outlier_first: false beside an order that all rows share, "
+                        "got true. Use order greedy"));
+  problem.method.order = ColumnOrder::kGreedy;
+  EXPECT_EQ(message_of([&] { quantize_with("obq", problem); }), "nothing was thrown");
+}
+
 // The sum of the steps is the layer's error: 1/2 tr(E H E^T).
 TEST(Obq, LossIsThatOfTheErrors) {
   for (const auto dtype : {at::kDouble, at::kFloat}) {

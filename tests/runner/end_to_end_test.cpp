@@ -90,6 +90,13 @@ TEST_F(EndToEnd, OneCommandLeavesTheTableAndItsRecords) {
     EXPECT_TRUE(layer.relative_error_heldout.has_value());
     EXPECT_TRUE(layer.drift.has_value());
   }
+  // RTN takes no data, so its errors are unknown, which is not 0.
+  for (const LayerHealth& layer : records()[1].layers) {
+    EXPECT_EQ(layer.tokens, 0);
+    EXPECT_FALSE(layer.loss || layer.relative_error || layer.relative_error_heldout || layer.drift);
+  }
+  EXPECT_THAT(read_file(fs::path(output()) / "layers.csv"),
+              HasSubstr(records()[1].cell_id + ",model.layers.0.self_attn.q_proj,rtn,3,64,,,,,,"));
   // 3 bits, and a float16 scale and a 3-bit zero point for each 64 (the last group of 512 = 8 x 64
   // is whole).
   EXPECT_NEAR(find_metric(gptq, "bits_per_weight.linear")->value, 3 + 19.0 / 64, 1e-9);
@@ -349,6 +356,55 @@ TEST_F(EndToEnd, BadInputIsOneClearErrorBeforeAnyWork) {
               HasSubstr("[--device] expected cpu, cuda or cuda:N, got 'tpu'"));
   EXPECT_THAT(run({"--shard", "3/3"}).err,
               HasSubstr("[--shard] expected I/N with 0 <= I < N, got '3/3'"));
+}
+
+// The names of the layers are in the model's config: no cell need start to find a glob without one.
+TEST_F(EndToEnd, GlobsThatMatchNoLayerAreAnErrorBeforeAnyWork) {
+  for (const std::string more : {"overrides: [{match: \"*.dwon_proj\", skip: true}]\n",
+                                 "method: {layers: \"*.dwon_proj\"}\n"}) {
+    write("experiment.yaml", text() + more);
+    for (const Outcome& outcome : {run(), run_program({"plan", experiment_})}) {
+      EXPECT_EQ(outcome.code, kExitBadInput);
+      EXPECT_THAT(outcome.err, AllOf(HasSubstr("expected '*.dwon_proj' to match a layer, got none "
+                                               "of 42. Layers are named like model.layers.0."),
+                                     HasSubstr("experiment.yaml")));
+    }
+    EXPECT_FALSE(fs::exists(output()));
+  }
+}
+
+TEST_F(EndToEnd, PlanNamesAModelThatCannotBeOpened) {
+  fs::create_directories(folder_ / "model");
+  write("model/config.json", "{}");
+  const Outcome outcome =
+      run_program({"plan", experiment_, "--set", "model.path=" + (folder_ / "model").string()});
+  EXPECT_EQ(outcome.code, kExitOk);
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("broken: "), HasSubstr("model_type")));
+}
+
+// More rows than any linear has are all of them: no sample, and the model is evaluated.
+TEST_F(EndToEnd, OnlyASampleOfRowsIsMarkedAsOne) {
+  ASSERT_EQ(run({"--set", "method.name=rtn"}).code, kExitOk);
+  const double whole = perplexity(0);
+  ASSERT_EQ(run({"--set", "method.name=rtn", "--set", "method.rows=512", "--fresh"}).code, kExitOk);
+  for (const Record& record : records()) {
+    EXPECT_TRUE(record.notes.empty());
+    EXPECT_EQ(find_metric(record, "perplexity.builtin")->value, whole);
+  }
+  EXPECT_THAT(read_file(fs::path(output()) / "table.md"), Not(HasSubstr("512 rows a linear")));
+  const Outcome sampled = run({"--set", "method.name=rtn", "--set", "method.rows=511"});
+  EXPECT_THAT(sampled.out,
+              AllOf(HasSubstr("511 rows a linear"), HasSubstr("sample: only 511 evenly spaced")));
+}
+
+// Faults EH-07: a cell that two experiments share stands in the tables of each.
+TEST_F(EndToEnd, ASharedCellIsShownUnderTheExperimentThatRuns) {
+  run({"--set", "method.name=rtn"});
+  write("experiment.yaml", text());
+  const Outcome outcome = run({"--set", "name=other", "--set", "method.name=rtn"});
+  EXPECT_THAT(outcome.err, HasSubstr("kept from an earlier run"));
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("# other\n"), Not(HasSubstr("# tiny"))));
+  EXPECT_EQ(records().at(0).experiment, "other");
 }
 
 TEST_F(EndToEnd, TokenizerAndModelMustBelongTogether) {

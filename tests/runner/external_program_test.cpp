@@ -2,6 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -100,6 +104,22 @@ TEST_F(External, IsGivenWeightHessianAndSettings) {
   EXPECT_EQ(settings.at("tokens"), "14");
   EXPECT_EQ(settings.at("sequences"), "2");
   EXPECT_EQ(settings.at("model_dtype"), "F32");
+  EXPECT_EQ(settings.at("order"), "natural");
+}
+
+TEST_F(External, IsToldTheOrderOfColumns) {
+  const auto told = [&] {
+    refusal_of_command("cp {input} " + path("seen"));
+    return SafetensorsFile(path("seen")).metadata().at("order");
+  };
+  problem_.method.order = ColumnOrder::kReverse;
+  EXPECT_EQ(told(), "reverse");
+  problem_.method.order = ColumnOrder::kRandom;
+  problem_.method.order_seed = 17;
+  EXPECT_EQ(told(), "random:17");
+  problem_.method.order.reset();
+  problem_.method.act_order = true;
+  EXPECT_EQ(told(), "act");
 }
 
 TEST_F(External, CodesComeBackInAnyIntegerDtypeAndLeaveNoFiles) {
@@ -169,6 +189,30 @@ TEST_F(External, IsScoredLikeAnyOtherMethod) {
               HasSubstr("expected a program for method external, got none"));
 }
 
+// Finite where the program computed them, infinite where the model does.
+TEST_F(External, WeightsBeyondTheModelsDtypeAreNamed) {
+  problem_.weight = problem_.weight.to(at::kHalf);
+  ExternalProgram program("cp " + path("answer.safetensors") + " {output}", work());
+  problem_.external = &program;
+  const auto refusal_of = [&](const std::map<std::string, at::Tensor>& tensors) {
+    write_safetensors(path("answer.safetensors"), tensors);
+    return message_of([&] { test::quantize_with("external", problem_); });
+  };
+  at::Tensor weight = problem_.weight.to(at::kFloat);
+  weight[2][7] = -70000;
+  EXPECT_THAT(refusal_of({{"weight", weight}}),
+              HasSubstr("[model.layers.3.mlp.down_proj] expected weights of at most 65504, the "
+                        "largest number of the model's dtype, got -70000 in row 2, column 7"));
+  auto tensors = answer_tensors();
+  tensors["scales"] = at::full({kRows, 3}, 32768.0f);
+  tensors["codes"] = at::zeros({kRows, kColumns}, at::kByte);
+  tensors["zeros"] = at::zeros({kRows, 3}, at::kByte);
+  tensors["codes"][1][4] = 2;
+  EXPECT_THAT(refusal_of(tensors), HasSubstr("got 65536 in row 1, column 4"));
+  weight[2][7] = -65504;
+  EXPECT_EQ(refusal_of({{"weight", weight}}), "(nothing thrown)");
+}
+
 TEST_F(External, AFailingProgramIsNamedWithWhatItPrinted) {
   EXPECT_THAT(refusal_of_command(script("echo loading; echo 'it broke' >&2; exit 3\n")),
               AllOf(HasSubstr("[model.layers.3.mlp.down_proj] expected the external program to end "
@@ -230,6 +274,41 @@ TEST_F(External, CtrlCStopsTheProgram) {
   interrupt_requested() = true;
   EXPECT_THROW(run_child({"sleep", "60"}, path("log")), Interrupted);
   interrupt_requested() = false;
+}
+
+// Until it holds, at most some seconds.
+template <class Condition>
+bool eventually(Condition&& condition) {
+  for (int i = 0; i < 500; ++i) {
+    if (condition()) return true;
+    ::usleep(10000);
+  }
+  return false;
+}
+
+// A scheduler that kills this program must not leave its child computing.
+TEST_F(External, TheProgramEndsWithAHarnessThatIsKilled) {
+  ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);  // the orphan's end is told to this process
+  const pid_t harness = ::fork();
+  if (harness == 0) {
+    try {
+      run_child({"sh", "-c", "echo $$ > " + path("pid") + "; exec sleep 60"}, path("log"));
+    } catch (...) {
+    }
+    ::_exit(0);
+  }
+  pid_t program = 0;
+  ASSERT_TRUE(eventually([&] { return bool(std::ifstream(path("pid")) >> program); }));
+  ::kill(harness, SIGKILL);
+  ::waitpid(harness, nullptr, 0);
+  int status = 0;
+  const bool ended = eventually([&] { return ::waitpid(program, &status, WNOHANG) == program; });
+  EXPECT_TRUE(ended && WIFSIGNALED(status));
+  if (!ended) {
+    ::kill(program, SIGKILL);
+    ::waitpid(program, &status, 0);
+  }
+  ::prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
 TEST_F(External, AnotherVersionOfAScriptIsAnotherProgram) {

@@ -61,12 +61,18 @@ bool is_of_another_method(const std::string& key) {
   return false;
 }
 
+// Pairs that are errors (Plan.WhatAMethodCannotDoIsAnErrorBeforeAnyWork).
+bool is_refused(const std::string& method, const std::string& key) {
+  if (key == "method.rows") return method == "awq" || method == "llm_int8";
+  return method == "llm_int8" && (key == "quant.head" || key == "quant.embedding");
+}
+
 TEST(Options, EachOneComesBackFromYamlAndRecord) {
   int64_t followed = 0;
   for (const std::string& method : quantizers().names()) {
     if (method == "none") continue;
     for (const KeySpec& spec : key_table()) {
-      if (!concerns_a_layer(spec.key) || !spec.bind) continue;
+      if (!concerns_a_layer(spec.key) || !spec.bind || is_refused(method, spec.key)) continue;
       const json value = test::other_value(spec);
       if (!planned_value(spec, value).empty()) continue;
       SCOPED_TRACE(method + ", " + spec.key + ": " + value_text(value));

@@ -354,7 +354,7 @@ TEST(Cell, RulesThatMatchNothingAreNamed) {
                         .cells[0]
                         .cell;
   EXPECT_THAT(
-      cell.unmatched_rules({"model.layers.0.q_proj", "model.layers.0.o_proj"}),
+      cell.unmatched_globs({"model.layers.0.q_proj", "model.layers.0.o_proj"}),
       ElementsAre(
           "overrides: expected 'model.layers.0.q_proj' to match a layer, got none of 2: '*.q_proj' "
           "stands "
@@ -463,6 +463,26 @@ TEST(Cell, RulesHaveATextThatRecordsCanCarry) {
   EXPECT_EQ(cell.settings_for("a.o_proj").rule, "");
 }
 
+// Layers that a rule takes but cannot change must not look changed.
+TEST(Cell, RulesSayWhatTheirLayersDoNotUse) {
+  const auto rule = [](const std::string& text) {
+    return plan(text).cells.at(0).cell.settings_for("a").rule;
+  };
+  EXPECT_EQ(rule("method: {name: llm_int8}\noverrides: [{match: a, quant.bits: 3}]\n"),
+            "a: quant.bits 3 (not used by llm_int8)");
+  EXPECT_EQ(rule("method: {name: gptq}\n"
+                 "overrides: [{match: a, method.name: none, quant.group_size: 64}]\n"),
+            "a: method.name none, quant.group_size 64 (not used by none)");
+  EXPECT_EQ(rule("method: {name: gptq}\noverrides: [{match: a, quant.grid_norm: 3}]\n"),
+            "a: quant.grid_norm 3 (not used without quant.grid_search)");
+  EXPECT_EQ(rule("method: {name: gptq}\n"
+                 "overrides: [{match: a, quant.grid_norm: 3, quant.grid_search: mse}]\n"),
+            "a: quant.grid_norm 3, quant.grid_search mse");
+  EXPECT_EQ(rule("method: {name: rtn}\ncompat: {rtn_groups: reference}\n"
+                 "overrides: [{match: a, quant.group_size: 64}]\n"),
+            "a: quant.group_size 64 (not used under compat.rtn_groups reference)");
+}
+
 // ---- what is skipped ----
 
 TEST(Plan, WhatThisBuildCannotRunIsSkippedWithTheReason) {
@@ -564,6 +584,51 @@ TEST(Plan, ContradictionsAreErrors) {
               HasSubstr("expected `datasets`, got none"));
   EXPECT_THAT(fault_of("method: {name: gptq}\nevaluate: [{perplexity: {datasets: [c4, c4]}}]\n"),
               HasSubstr("expected each dataset once, got 'c4' twice"));
+}
+
+// Settings that would stop a method at its first layer, after the model was read.
+TEST(Plan, WhatAMethodCannotDoIsAnErrorBeforeAnyWork) {
+  EXPECT_EQ(fault_of("method: {name: awq, rows: 8}\n"),
+            "[p.yaml:3:27 method.rows] expected all rows for awq, which does not solve rows on "
+            "their own, got 8. Leave it out");
+  EXPECT_THAT(fault_of("method: {rows: 8}\nsweep: {method.name: [rtn, llm_int8]}\n"),
+              HasSubstr("[p.yaml:3:16 method.rows] expected all rows for llm_int8"));
+  EXPECT_THAT(fault_of("method: {name: gptq, rows: 8}\n"
+                       "overrides: [{match: a, method.name: awq}]\n"),
+              HasSubstr("method.rows] expected all rows for awq"));
+  EXPECT_EQ(fault_of("method: {rows: 8}\nsweep: {method.name: [rtn, awq]}\n"
+                     "exclude: [{method.name: awq}]\n"),
+            "nothing was thrown");
+
+  const std::string rule = "overrides: [{match: a, method.name: awq}]\n";
+  EXPECT_EQ(fault_of("method: {name: gptq, true_sequential: true}\n" + rule),
+            "[p.yaml:3:39 method.true_sequential] expected false beside awq, which looks at a "
+            "block as a whole, got true");
+  // Alone, awq drops the key.
+  EXPECT_EQ(fault_of("method: {name: awq, true_sequential: true}\n"), "nothing was thrown");
+  EXPECT_EQ(fault_of("method: {name: rtn, true_sequential: true}\n" + rule), "nothing was thrown");
+
+  EXPECT_EQ(fault_of("method: {name: obq, outlier_first: true, order: reverse}\n"),
+            "[p.yaml:3:36 method.outlier_first] expected false beside an order that all rows "
+            "share, got true. Use order: greedy");
+  EXPECT_THAT(fault_of("method: {name: obq, outlier_first: true, act_order: true}\n"),
+              HasSubstr("method.outlier_first] expected false"));
+  EXPECT_EQ(fault_of("method: {name: obq, outlier_first: true, order: greedy}\n"),
+            "nothing was thrown");
+
+  EXPECT_EQ(fault_of("method: {name: awq, clip_shrink: 0.05}\n"),
+            "[p.yaml:3:34 method.clip_shrink] expected clip_steps x clip_shrink of at least 2, "
+            "since the first candidate is not to clip, got 20 x 0.05. Use clip: false");
+  EXPECT_THAT(fault_of("method: {name: awq, clip_steps: 3}\n"),
+              HasSubstr("method.clip_steps] expected clip_steps x clip_shrink of at least 2"));
+  EXPECT_EQ(fault_of("method: {name: awq, clip: false, clip_shrink: 0}\n"), "nothing was thrown");
+  EXPECT_EQ(fault_of("method: {name: rtn, clip_shrink: 0}\n"), "nothing was thrown");
+
+  for (const std::string end : {"head", "embedding"})
+    EXPECT_THAT(fault_of("method: {name: llm_int8}\nquant: {" + end + ": 4}\n"),
+                HasSubstr("quant." + end +
+                          "] expected none with llm_int8, which keeps both ends "
+                          "of the model dense, got 4"));
 }
 
 // ---- expectations ----

@@ -351,11 +351,18 @@ TEST(ReportTest, VerdictsAreInTableAndJson) {
   verdict.source = "a paper";
   verdict.where = "method.name: gptq";
   const ReportData data{three_records(), {verdict}, {}};
-  EXPECT_THAT(
-      report_formats().at("md").make.render(data),
-      HasSubstr(
-          "| method.name: gptq | perplexity.wikitext2 |  10 +- 1 |   10.500 | +0.500 (+5.0 %) "
-          "| PASS    | a paper |\n"));
+  EXPECT_THAT(report_formats().at("md").make.render(data),
+              HasSubstr("| gptq 4 bits, whole rows | perplexity.wikitext2 |  10 +- 1 |   10.500 | "
+                        "+0.500 (+5.0 %) "
+                        "| PASS    | a paper |\n"));
+  // Cells of one label are told apart, as in the other tables.
+  ReportData two = data;
+  two.records.push_back(two.records[2]);
+  two.records[2].settings.emplace_back("method.damping", "0.01");
+  two.records[3].cell_id = "h";
+  two.records[3].settings.emplace_back("method.damping", "0.1");
+  EXPECT_THAT(report_formats().at("md").make.render(two),
+              HasSubstr("| gptq 4 bits, whole rows | 0.01           | perplexity.wikitext2 |"));
   const auto json = nlohmann::json::parse(report_formats().at("json").make.render(data));
   EXPECT_EQ(json["schema_version"], 1);
   EXPECT_EQ(json["records"].size(), 3u);
@@ -367,13 +374,14 @@ TEST(ReportTest, LayersHaveTheDocumentedColumns) {
   Record sample = record("g", "gptq", 4, 5, {1});
   sample.layers = {layer("model.layers.0.q")};
   sample.layers[0].rule = "a: quant.bits 8";
+  sample.layers[0].note = "b";
   EXPECT_EQ(
       layers_csv({sample}),
       "cell_id,layer,method,bits,group_size,loss,relative_error,relative_error_heldout,"
       "relative_error_rtn,drift,damping,damping_tries,condition,dead_columns,non_finite_inputs,"
       "outlier_share,clipped,tokens,sequences,status,seconds_hessian,seconds_factor,seconds_"
-      "solve,rule,rows_solved\r\n"
-      "g,model.layers.0.q,gptq,4,-1,1.5,0.25,,,,,0,,0,0,,0,0,0,ok,0,0,0,a: quant.bits 8,\r\n");
+      "solve,rule,rows_solved,note\r\n"
+      "g,model.layers.0.q,gptq,4,-1,1.5,0.25,,,,,0,,0,0,,0,0,0,ok,0,0,0,a: quant.bits 8,,b\r\n");
 }
 
 TEST(ReportTest, RulesAreListedWithTheLayersTheyTook) {

@@ -1,0 +1,56 @@
+#include "runner/model_checks.h"
+
+#include <algorithm>
+#include <map>
+
+#include "common/error.h"
+#include "common/text.h"
+#include "models/causal_lm.h"
+
+namespace gptqb {
+namespace {
+
+namespace fs = std::filesystem;
+
+void add_once(const std::string& sentence, std::vector<std::string>& sentences) {
+  if (std::find(sentences.begin(), sentences.end(), sentence) == sentences.end())
+    sentences.push_back(sentence);
+}
+
+}  // namespace
+
+std::vector<std::string> linear_names(const BlockModel& model) {
+  std::vector<std::string> names;
+  for (int64_t block = 0; block < model.block_count(); ++block)
+    for (const Stage& stage : model.stages())
+      for (const std::string& linear : stage.linears)
+        names.push_back(model.block_name(block) + "." + linear);
+  return names;
+}
+
+std::vector<std::string> check_models(const Plan& plan, const fs::path& base) {
+  std::vector<std::string> broken;
+  std::vector<std::string> faults;
+  std::map<std::string, std::vector<std::string>> names_by_folder;  // empty: not there, or broken
+  for (const PlannedCell& planned : plan.cells) {
+    const Cell& cell = planned.cell;
+    if (!planned.skip_reason.empty() || cell.model().path.empty()) continue;
+    const fs::path folder = base / cell.model().path;
+    const auto [names, is_new] = names_by_folder.try_emplace(folder.string());
+    std::error_code ignored;
+    if (is_new && fs::exists(folder / "config.json", ignored)) {
+      try {
+        names->second = linear_names(*open_model(folder, {}));
+      } catch (const std::exception& error) {
+        broken.push_back(error.what());
+      }
+    }
+    if (names->second.empty()) continue;
+    for (const std::string& sentence : cell.unmatched_globs(names->second))
+      add_once(sentence, faults);
+  }
+  if (!faults.empty()) throw Error(plan.file, join(faults, "; "));
+  return broken;
+}
+
+}  // namespace gptqb
