@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "methods/carry_products.h"
 #include "methods/reversed_cholesky.h"
 #include "methods/sweep_dispatch.h"
 
@@ -23,7 +24,8 @@ class FastSweep {
         scales_(ordered.grids.scale.t().contiguous()),
         zeros_(ordered.grids.zero.t().contiguous()),
         groups_(ordered.group_of_position.to(weights_.device())),
-        losses_(at::zeros({weights_.size(1)}, weights_.options().dtype(at::kDouble))) {}
+        losses_(at::zeros({weights_.size(1)}, weights_.options().dtype(at::kDouble))),
+        products_(factor.triangle, errors_, carried_, problem.method.precision) {}
 
   void run() {
     const int64_t columns = weights_.size(0);
@@ -54,7 +56,7 @@ class FastSweep {
     }
     const int64_t middle = begin + units / 2 * unit;
     solve_units(begin, middle, unit);
-    carry(begin, middle, end);
+    products_.carry(begin, middle, end);
     solve_units(middle, end, unit);
   }
 
@@ -80,15 +82,8 @@ class FastSweep {
     const int64_t leaves = (end - begin + leaf - 1) / leaf;
     const int64_t middle = begin + leaves / 2 * leaf;
     solve(begin, middle);
-    carry(begin, middle, end);
+    products_.carry(begin, middle, end);
     solve(middle, end);
-  }
-
-  // Adds what the errors of [begin, middle) do to the columns [middle, end).
-  void carry(int64_t begin, int64_t middle, int64_t end) {
-    carried_.slice(0, middle, end)
-        .addmm_(factor_.triangle.slice(0, begin, middle).slice(1, middle, end).t(),
-                errors_.slice(0, begin, middle));
   }
 
   // Fits the grids of all groups that start in [begin, end) on the weights the published algorithm
@@ -134,6 +129,7 @@ class FastSweep {
   at::Tensor zeros_;   // [groups, rows]
   at::Tensor groups_;  // i32 [in]
   at::Tensor losses_;  // f64 [rows]
+  CarryProducts products_;
 };
 
 }  // namespace

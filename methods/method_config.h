@@ -9,6 +9,9 @@ namespace gptqb {
 
 enum class SolverKind { kFast, kReference };
 enum class ComputeDtype { kFloat32, kFloat64 };
+// Products of float32 matrices on a GPU: IEEE; three TF32 products of split operands, which keep
+// float32's accuracy; one TF32 product, which keeps 11 bits of each operand.
+enum class ProductPrecision { kFp32, kTf32x3, kTf32 };
 enum class OnFailure { kRaiseDamping, kError, kRtn };
 enum class StatsInputs { kQuantized, kDense };
 // Order in which the columns of a row are quantized (paper section 3.3, step 1: any fixed one
@@ -35,6 +38,7 @@ struct MethodConfig {
   bool true_sequential = false;  // statistics of a stage see the quantized stages before it
   SolverKind solver = SolverKind::kFast;
   ComputeDtype compute = ComputeDtype::kFloat32;
+  ProductPrecision precision = ProductPrecision::kTf32x3;  // of the fast solver on a GPU
   OnFailure on_failure = OnFailure::kRaiseDamping;
   StatsInputs inputs = StatsInputs::kQuantized;
   std::string command{};  // of method `external`, `${...}` expanded

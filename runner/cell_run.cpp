@@ -161,6 +161,18 @@ namespace {
 
 const char* choice(bool reference, const char* ours) { return reference ? "reference" : ours; }
 
+const char* precision_name(ProductPrecision precision) {
+  switch (precision) {
+    case ProductPrecision::kFp32:
+      return "fp32";
+    case ProductPrecision::kTf32x3:
+      return "tf32x3";
+    case ProductPrecision::kTf32:
+      return "tf32";
+  }
+  return "";
+}
+
 const char* float_name(bool wide) { return wide ? "float64" : "float32"; }
 
 // What a method that solves with H does to the digits.
@@ -172,6 +184,7 @@ void add_solver_policies(const Cell& cell, std::map<std::string, std::string>& p
   policies["solver"] = choice(published, "fast");
   policies["hessian_sum"] = choice(published, "one_sum");
   policies["sequences_per_pass"] = published ? "one" : "many";
+  if (!published) policies["solver_products_on_gpu"] = precision_name(method.precision);
   policies["compute"] = float_name(method.compute == ComputeDtype::kFloat64);
   policies["damping_order"] = "repaired, permuted, damped";  // protocol.md 5.7 and 5.8
   policies["damping_dtype"] = float_name(method.compute == ComputeDtype::kFloat64);

@@ -492,8 +492,7 @@ TEST(Plan, WhatThisBuildCannotRunIsSkippedWithTheReason) {
   EXPECT_EQ(reason("method: {name: gptq}\nquant: {bits: ternary}\n"), "");
   EXPECT_EQ(reason("method: {name: gptq, rows: 8, layers: \"*q_proj\"}\n"), "");
   EXPECT_EQ(reason("method: {name: gptq, rows: all, layers: \"*\", order: natural}\n"), "");
-  EXPECT_EQ(reason("method: {name: gptq, precision: tf32}\nquant: {head: 4}\n"),
-            "not supported yet: method.precision tf32");
+  EXPECT_EQ(reason("method: {name: gptq, precision: tf32}\nquant: {head: 4}\n"), "");
   EXPECT_EQ(reason("method: {name: gptq}\ncalibration: {draw: variable}\n"),
             "not supported yet: calibration.draw variable");
   EXPECT_EQ(reason("method: {name: gptq}\ncalibration: {dataset: [{dataset: c4, share: 0.5}, "
@@ -519,11 +518,11 @@ TEST(Plan, WhatThisBuildCannotRunIsSkippedWithTheReason) {
 
 TEST(Plan, KeysOfOtherMethodsDoNotStopACell) {
   const Plan made = plan(
-      "method: {precision: tf32, alpha_grid: 10}\n"
+      "method: {alpha_grid: 10}\n"
       "sweep: {method.name: [none, rtn, gptq, awq]}\n");
   EXPECT_EQ(made.cells[0].skip_reason, "");
   EXPECT_EQ(made.cells[1].skip_reason, "");
-  EXPECT_EQ(made.cells[2].skip_reason, "not supported yet: method.precision tf32");
+  EXPECT_EQ(made.cells[2].skip_reason, "");
   EXPECT_EQ(made.cells[3].skip_reason, "not supported yet: method.name awq");
 }
 

@@ -323,6 +323,7 @@ TEST(Schema, DefaultsAgreeWithTheDesign) {
       {"method.true_sequential", "false"},
       {"method.solver", "fast"},
       {"method.compute", "float32"},
+      {"method.precision", "tf32x3"},
       {"method.on_failure", "raise_damping"},
       {"method.rows", "all"},
       {"method.layers", "*"},
