@@ -5,6 +5,8 @@
 
 #include "common/error.h"
 #include "common/text.h"
+#include "models/file_weights.h"
+#include "models/synthetic_weights.h"
 
 namespace gptqb {
 
@@ -32,21 +34,48 @@ const Architecture& architecture_for(const std::string& model_type, const std::s
   throw Error(where, "model_type: " + unknown_name(model_type, known));
 }
 
+namespace {
+
+void check_device(at::Device device) {
+  if (device.is_cuda() && !at::hasCUDA())
+    throw Error("device",
+                "expected cpu, got " + device.str() + ": this build or machine has no CUDA device");
+}
+
+std::unique_ptr<CausalLm> open_source(ConfigReader config, std::unique_ptr<WeightSource> weights,
+                                      const ModelOptions& options) {
+  ModelIdentity identity = check_config(config);
+  const Architecture& architecture = architecture_for(identity.model_type, config.where());
+  return architecture.open({std::move(config), std::move(identity), std::move(weights), options});
+}
+
+}  // namespace
+
 std::unique_ptr<CausalLm> open_model(const std::filesystem::path& folder,
                                      const ModelOptions& options) {
   if (!std::filesystem::is_directory(folder))
     throw Error(folder.string(), "expected a model folder, got none at this path");
-  if (options.device.is_cuda() && !at::hasCUDA())
-    throw Error("device", "expected cpu, got " + options.device.str() +
-                              ": this build or machine has no CUDA device");
+  check_device(options.device);
   if (!std::filesystem::exists(folder / "config.json"))
     throw Error(
         folder.string(),
         "expected config.json in this folder, got none. A Hugging Face model folder has it.");
   ConfigReader config(folder / "config.json");
-  ModelIdentity identity = check_config(config);
-  const Architecture& architecture = architecture_for(identity.model_type, config.where());
-  return architecture.open({std::move(config), std::move(identity), TensorReader(folder), options});
+  const ModelIdentity identity = check_config(config);  // first: it says most about a folder
+  architecture_for(identity.model_type, config.where());
+  return open_source(std::move(config), std::make_unique<FileWeights>(TensorReader(folder)),
+                     options);
+}
+
+std::unique_ptr<CausalLm> open_synthetic(const SyntheticModel& model, const ModelOptions& options) {
+  check_device(options.device);
+  nlohmann::json config = model.config;
+  if (model.layers > 0) {
+    for (const char* key : {"num_hidden_layers", "n_layer"})
+      if (config.contains(key)) config[key] = model.layers;
+  }
+  return open_source(ConfigReader("model.synthetic", std::move(config)),
+                     std::make_unique<SyntheticWeights>(model.seed, model.name), options);
 }
 
 }  // namespace gptqb

@@ -7,16 +7,16 @@
 
 #include "common/registry.h"
 #include "models/causal_lm.h"
-#include "models/checkpoint.h"
 #include "models/config.h"
+#include "models/weight_source.h"
 
 namespace gptqb {
 
-// A model folder, opened and identified.
+// A model, identified, and where its weights are.
 struct ModelSource {
   ConfigReader config;
   ModelIdentity identity;
-  TensorReader tensors;
+  std::unique_ptr<WeightSource> weights;
   ModelOptions options;
 };
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -42,5 +43,15 @@ struct ModelOptions {
 // exactly.
 std::unique_ptr<CausalLm> open_model(const std::filesystem::path& folder,
                                      const ModelOptions& options);
+
+// A model of weights made from a seed (synthetic_weights.h), for measuring time and memory.
+struct SyntheticModel {
+  std::string name;       // for messages: "llama-7b"
+  nlohmann::json config;  // as config.json would have it (published_shapes.h)
+  uint64_t seed = 0;
+  int64_t layers = 0;  // blocks that are made; 0: all
+};
+
+std::unique_ptr<CausalLm> open_synthetic(const SyntheticModel& model, const ModelOptions& options);
 
 }  // namespace gptqb

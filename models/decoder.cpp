@@ -1,11 +1,11 @@
 #include "models/decoder.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "common/error.h"
 #include "common/text.h"
+#include "models/message_text.h"
 
 namespace gptqb {
 namespace {
@@ -23,8 +23,7 @@ std::string dtype_name(at::ScalarType dtype) {
 }
 
 // `auto` is what transformers' "auto" is: the config's dtype, else the one all tensors share.
-at::ScalarType resolve_dtype(const ModelSource& source, const TensorReader& tensors,
-                             const std::map<std::string, std::string>& names_in_files) {
+at::ScalarType resolve_dtype(const ModelSource& source, const WeightSource& weights) {
   const bool automatic = source.options.dtype == "auto";
   const std::string name = automatic ? source.identity.dtype.value_or("") : source.options.dtype;
   if (!name.empty()) {
@@ -34,26 +33,16 @@ at::ScalarType resolve_dtype(const ModelSource& source, const TensorReader& tens
                 unknown_name(name, {"auto", "float16", "bfloat16", "float32"}));
   }
   std::optional<at::ScalarType> shared;
-  for (const auto& [canonical, in_file] : names_in_files) {
-    const at::ScalarType dtype = tensors.info(in_file).dtype;
+  for (const std::string& tensor : weights.names()) {
+    const at::ScalarType dtype = weights.dtype(tensor);
     if (shared && *shared != dtype)
-      throw Error(tensors.folder().string(),
+      throw Error(weights.where(),
                   "expected one dtype in all tensors or 'dtype' in config.json, got " +
                       dtype_name(*shared) + " and " + dtype_name(dtype) +
                       ". Choose one: model.dtype.");
     shared = dtype;
   }
   return shared.value_or(at::kFloat);
-}
-
-// "[3, 17]" of a position in row-major order.
-std::string index_text(int64_t position, at::IntArrayRef shape) {
-  std::string text;
-  for (size_t i = shape.size(); i-- > 0;) {
-    text = std::to_string(position % shape[i]) + (text.empty() ? "" : ", ") + text;
-    position /= shape[i];
-  }
-  return "[" + text + "]";
 }
 
 int64_t elements_of(const std::vector<int64_t>& shape) {
@@ -76,20 +65,25 @@ void check_shape(const std::string& layer, const LinearReplacement& replacement,
                          std::to_string(replacement.in_features()));
 }
 
+std::unique_ptr<WeightSource> bound(std::unique_ptr<WeightSource> weights,
+                                    const TensorTable& table) {
+  weights->bind(table);
+  return weights;
+}
+
 }  // namespace
 
 Decoder::Decoder(ModelSource source, DecoderFacts facts)
-    : tensors_(std::move(source.tensors)),
-      facts_(std::move(facts)),
+    : facts_(std::move(facts)),
+      weights_(bound(std::move(source.weights), facts_.table)),
       bos_token_id_(source.config.token_id("bos_token_id")),
       eos_token_id_(source.config.token_id("eos_token_id")),
       device_(source.options.device),
-      names_in_files_(match_tensors(facts_.table, tensors_)),
-      dtype_(resolve_dtype(source, tensors_, names_in_files_)) {
+      dtype_(resolve_dtype(source, *weights_)) {
   if (facts_.tied_head)
     check_tied_head();
-  else if (!names_in_files_.contains(facts_.head))
-    throw Error(tensors_.folder().string(),
+  else if (!weights_->has(facts_.head))
+    throw Error(weights_->where(),
                 "expected tensors that the checkpoint lacks: " + facts_.head +
                     " (tie_word_embeddings is false, so the head is a tensor of its own)");
 }
@@ -97,18 +91,11 @@ Decoder::Decoder(ModelSource source, DecoderFacts facts)
 // Some checkpoints carry a copy of the embedding as head. One that differs means that flag or file
 // is wrong, and either choice would be a guess.
 void Decoder::check_tied_head() const {
-  const auto head = names_in_files_.find(facts_.head);
-  if (head == names_in_files_.end()) return;
-  const std::string& embedding = names_in_files_.at(facts_.embedding);
-  const at::Tensor a = tensors_.view(head->second);
-  const at::Tensor b = tensors_.view(embedding);
-  if (a.scalar_type() != b.scalar_type() ||
-      std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) != 0)
-    throw Error(tensors_.describe(head->second),
-                "expected the same values as '" + embedding +
-                    "' because tie_word_embeddings is true, got others. Set tie_word_embeddings to "
-                    "false in "
-                    "config.json if this head is meant to be used, or remove it.");
+  if (!weights_->has(facts_.head) || weights_->same(facts_.head, facts_.embedding)) return;
+  throw Error(weights_->describe(facts_.head),
+              "expected the same values as '" + facts_.embedding +
+                  "' because tie_word_embeddings is true, got others. Set tie_word_embeddings to "
+                  "false in config.json if this head is meant to be used, or remove it.");
 }
 
 std::string Decoder::block_name(int64_t block) const {
@@ -117,38 +104,13 @@ std::string Decoder::block_name(int64_t block) const {
 
 int64_t Decoder::parameter_count() const {
   int64_t count = 0;
-  for (const auto& [name, in_file] : names_in_files_) {
+  for (const std::string& name : weights_->names()) {
     if (facts_.tied_head && name == facts_.head) continue;
-    count += elements_of(tensors_.info(in_file).shape);
+    count += elements_of(weights_->shape(name));
   }
   // An untied head is a second tensor of the embedding's shape.
   if (facts_.tied_head && !tied()) count += elements_of(extras().head_shape);
   return count;
-}
-
-void Decoder::check_finite(const std::string& name) {
-  if (known_finite_.contains(name)) return;
-  const std::string& in_file = names_in_files_.at(name);
-  const at::Tensor stored = tensors_.view(in_file);
-  int64_t position = first_non_finite(stored);
-  if (position >= 0)
-    throw Error(tensors_.describe(in_file), "expected finite weights, got NaN or infinity at " +
-                                                index_text(position, stored.sizes()) +
-                                                ". The file is damaged: fetch it again.");
-  if (dtype_ == at::kHalf && stored.scalar_type() != at::kHalf) {
-    position = first_non_finite(stored.to(at::kHalf));
-    if (position >= 0)
-      throw Error(tensors_.describe(in_file),
-                  "expected weights that fit in float16, got one beyond 65504 at " +
-                      index_text(position, stored.sizes()) + ". Use dtype bfloat16 or float32.");
-  }
-  known_finite_.insert(name);
-}
-
-// A tensor of the table in the model's dtype: a view of the file where dtypes agree.
-at::Tensor Decoder::host_tensor(const std::string& name) {
-  check_finite(name);
-  return tensors_.view(names_in_files_.at(name)).to(dtype_);
 }
 
 void Decoder::load_block(int64_t block) {
@@ -163,9 +125,10 @@ void Decoder::load_block(int64_t block) {
     if (!spec.name.starts_with(pattern_prefix)) continue;
     const std::string full_name = tensor_name(spec.name, block);
     const auto replacement = replaced_.find(full_name);
-    const at::Tensor host =
-        replacement != replaced_.end() ? replacement->second : host_tensor(full_name);
-    loaded.emplace(spec.name.substr(pattern_prefix.size()), host.to(device_));
+    const bool replaced = replacement != replaced_.end();
+    loaded.emplace(
+        spec.name.substr(pattern_prefix.size()),
+        replaced ? replacement->second.to(device_) : weights_->load(full_name, dtype_, device_));
   }
   const std::string own_prefix = block_name(block) + ".";
   for (const auto& [name, int8] : int8_)
@@ -267,7 +230,7 @@ at::Tensor Decoder::checked_ids(const at::Tensor& ids) const {
     if (values[i] < 0 || values[i] >= vocab_size())
       throw Error("embed", "expected token ids in 0 .. " + std::to_string(vocab_size() - 1) +
                                ", got " + std::to_string(values[i]) + " at " +
-                               index_text(i, checked.sizes()) +
+                               index_text(i, checked.sizes().vec()) +
                                ". Tokenizer and model do not belong together.");
   return checked;
 }
@@ -275,23 +238,22 @@ at::Tensor Decoder::checked_ids(const at::Tensor& ids) const {
 at::Tensor Decoder::gather_rows(const std::string& name, const at::Tensor& ids) {
   if (name == facts_.embedding && embedding_.defined())
     return at::embedding(embedding_, ids).to(device_);
-  check_finite(name);
   // The whole table is cast only where the head needs it.
-  return at::embedding(tensors_.view(names_in_files_.at(name)), ids).to(dtype_).to(device_);
+  return weights_->rows(name, ids, dtype_, device_);
 }
 
 const at::Tensor& Decoder::end_tensor(const std::string& name) {
   const auto found = ends_.find(name);
   if (found != ends_.end()) return found->second;
-  return ends_.emplace(name, host_tensor(name).to(device_)).first->second;
+  return ends_.emplace(name, weights_->load(name, dtype_, device_)).first->second;
 }
 
 ModelExtras Decoder::extras() const {
   const std::string& head = facts_.tied_head ? facts_.embedding : facts_.head;
   return {.embedding = without_weight(facts_.embedding),
           .head = without_weight(facts_.head),
-          .embedding_shape = tensors_.info(names_in_files_.at(facts_.embedding)).shape,
-          .head_shape = tensors_.info(names_in_files_.at(head)).shape,
+          .embedding_shape = weights_->shape(facts_.embedding),
+          .head_shape = weights_->shape(head),
           .tied_head = tied()};
 }
 
@@ -299,7 +261,8 @@ at::Tensor Decoder::end_weight(ModelEnd end) {
   const bool head = end == ModelEnd::kHead;
   const at::Tensor& replaced = head ? head_ : embedding_;
   if (replaced.defined()) return replaced.to(at::kCPU);
-  return host_tensor(head && !facts_.tied_head ? facts_.head : facts_.embedding);
+  return weights_->load(head && !facts_.tied_head ? facts_.head : facts_.embedding, dtype_,
+                        at::kCPU);
 }
 
 void Decoder::replace_end(ModelEnd end, const LinearReplacement& replacement) {

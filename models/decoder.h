@@ -4,14 +4,14 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "models/architecture.h"
 #include "models/causal_lm.h"
-#include "models/tensor_table.h"
+#include "models/weight_source.h"
 
 namespace gptqb {
 
@@ -40,7 +40,7 @@ class Decoder : public CausalLm {
   std::string architecture() const override { return facts_.architecture; }
   std::optional<int64_t> bos_token_id() const override { return bos_token_id_; }
   std::optional<int64_t> eos_token_id() const override { return eos_token_id_; }
-  std::string fingerprint() const override { return tensors_.fingerprint(); }
+  std::string fingerprint() const override { return weights_->fingerprint(); }
   int64_t parameter_count() const override;
 
   void load_block(int64_t block) override;
@@ -76,22 +76,16 @@ class Decoder : public CausalLm {
   at::Tensor linear(const std::string& name, const at::Tensor& x) const;
 
  private:
-  // Throws Error naming tensor and position if a weight is NaN, infinite, or beyond the model's
-  // dtype. Each tensor is looked through once.
-  void check_finite(const std::string& name);
-  at::Tensor host_tensor(const std::string& name);
   void check_tied_head() const;
   // Whether the head computes with the embedding's tensor.
   bool tied() const { return facts_.tied_head && !head_.defined() && !embedding_.defined(); }
 
-  TensorReader tensors_;
   DecoderFacts facts_;
+  std::unique_ptr<WeightSource> weights_;
   std::optional<int64_t> bos_token_id_;
   std::optional<int64_t> eos_token_id_;
   at::Device device_;
-  std::map<std::string, std::string> names_in_files_;
   at::ScalarType dtype_;
-  std::set<std::string> known_finite_;
   std::map<std::string, at::Tensor> ends_;      // by the table's name, on the device
   std::map<std::string, at::Tensor> replaced_;  // by full name, on the host
   std::map<std::string, Int8Linear> int8_;      // by full name, on the host

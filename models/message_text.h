@@ -17,6 +17,16 @@ inline std::string shape_text(const std::vector<int64_t>& sizes) {
   return text + "]";
 }
 
+// "[3, 17]" of a position in row-major order.
+inline std::string index_text(int64_t position, const std::vector<int64_t>& shape) {
+  std::string text;
+  for (size_t i = shape.size(); i-- > 0;) {
+    text = std::to_string(position % shape[i]) + (text.empty() ? "" : ", ") + text;
+    position /= shape[i];
+  }
+  return "[" + text + "]";
+}
+
 // "a, b, c, d, e and 7 more".
 inline std::string shorten_list(std::vector<std::string> names) {
   constexpr size_t kNamesShown = 5;

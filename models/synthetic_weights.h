@@ -1,0 +1,45 @@
+// Weights made from a seed, tensor by tensor when asked for and never kept: models of any size for
+// measuring time and memory. They say nothing about quality.
+#pragma once
+
+#include <map>
+
+#include "models/weight_source.h"
+
+namespace gptqb {
+
+// Every tensor is drawn on the device that asks for it, from a stream of its own that seed and name
+// decide, so that any order of asking gives the same model (on one kind of device: a CPU and a GPU
+// draw different numbers). Sizes are those of a model at the start of its training, so that
+// activations stay finite at any depth; norms and the producers of later inputs scale some features
+// far above others, as trained models do, so that Hessians are as ill-conditioned as real ones.
+class SyntheticWeights : public WeightSource {
+ public:
+  explicit SyntheticWeights(uint64_t seed, std::string name)
+      : seed_(seed), name_(std::move(name)) {}
+
+  void bind(const TensorTable& table) override;
+  const std::vector<std::string>& names() const override { return names_; }
+  bool has(const std::string& name) const override { return shapes_.contains(name); }
+  std::vector<int64_t> shape(const std::string& name) const override { return shapes_.at(name); }
+  at::ScalarType dtype(const std::string&) const override { return at::kHalf; }
+  at::Tensor load(const std::string& name, at::ScalarType dtype, at::Device device) override;
+  at::Tensor rows(const std::string& name, const at::Tensor& ids, at::ScalarType dtype,
+                  at::Device device) override;
+  // Asked of a tied head and its embedding only: the head is then never drawn.
+  bool same(const std::string&, const std::string&) const override { return true; }
+  std::string where() const override { return "synthetic " + name_; }
+  std::string describe(const std::string& name) const override;
+  std::string fingerprint() const override;
+
+ private:
+  uint64_t seed_;
+  std::string name_;
+  int64_t blocks_ = 1;
+  std::map<std::string, std::vector<int64_t>> shapes_;
+  std::vector<std::string> names_;
+  // The embedding is asked for by rows, again and again.
+  std::map<std::string, at::Tensor> tables_;
+};
+
+}  // namespace gptqb

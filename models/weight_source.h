@@ -1,0 +1,45 @@
+// Where a model's tensors come from: the files of a checkpoint, or a seed.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/tensor_table.h"
+
+namespace gptqb {
+
+// Tensors by the names of an architecture's table.
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+
+  // Finds the tensors of `table`, before anything else is asked. Throws Error as match_tensors.
+  virtual void bind(const TensorTable& table) = 0;
+
+  // Names of all tensors that are there, blocks written out.
+  virtual const std::vector<std::string>& names() const = 0;
+  // Whether an optional tensor is there; the others are, once bound.
+  virtual bool has(const std::string& name) const = 0;
+  virtual std::vector<int64_t> shape(const std::string& name) const = 0;
+  virtual at::ScalarType dtype(const std::string& name) const = 0;
+
+  // The whole tensor in `dtype` on `device`; on the CPU it may be a view of the file. Throws Error
+  // naming tensor and position if a value is NaN, infinite, or beyond `dtype`.
+  virtual at::Tensor load(const std::string& name, at::ScalarType dtype, at::Device device) = 0;
+  // Rows `ids` (i64 of any shape, CPU) of a matrix: [.., columns], as load.
+  virtual at::Tensor rows(const std::string& name, const at::Tensor& ids, at::ScalarType dtype,
+                          at::Device device) = 0;
+  // Whether two tensors hold the same bits.
+  virtual bool same(const std::string& a, const std::string& b) const = 0;
+
+  // The folder or the seed, for messages.
+  virtual std::string where() const = 0;
+  // "<file>, tensor '<name>'", for messages.
+  virtual std::string describe(const std::string& name) const = 0;
+  virtual std::string fingerprint() const = 0;
+};
+
+}  // namespace gptqb

@@ -1,0 +1,123 @@
+// Models made from a seed: any published shape, without files.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/error.h"
+#include "models/causal_lm.h"
+#include "models/published_shapes.h"
+#include "tests/support/message.h"
+
+namespace gptqb {
+namespace {
+
+using nlohmann::json;
+
+// Parameters as the published checkpoints have them (safetensors metadata of their repositories).
+const std::map<std::string, int64_t>& published_parameters() {
+  static const std::map<std::string, int64_t> counts = {
+      {"opt-125m", 125239296},    {"opt-350m", 331196416},    {"opt-1.3b", 1315758080},
+      {"opt-6.7b", 6658473984},   {"bloom-560m", 559214592},  {"bloom-1b7", 1722408960},
+      {"bloom-3b", 3002557440},   {"bloom-7b1", 7069016064},  {"bloom-176b", 176247271424},
+      {"llama-7b", 6738415616},   {"llama-13b", 13015864320}, {"llama-30b", 32528943616},
+      {"llama-65b", 65285660672}, {"llama-3-8b", 8030261248}, {"llama-3-70b", 70553706496}};
+  return counts;
+}
+
+TEST(PublishedShapes, HaveThePublishedNumberOfParameters) {
+  for (const auto& [name, count] : published_parameters()) {
+    const auto model = open_synthetic({.name = name, .config = published_config(name)}, {});
+    EXPECT_EQ(model->parameter_count(), count) << name;
+  }
+}
+
+TEST(PublishedShapes, OpenWithoutMakingAnyWeight) {
+  for (const std::string& name : published_shapes()) {
+    const auto model = open_synthetic({.name = name, .config = published_config(name)}, {});
+    EXPECT_GT(model->block_count(), 0) << name;
+    EXPECT_EQ(model->dtype(), at::kHalf) << name;
+  }
+}
+
+TEST(PublishedShapes, AnUnknownNameGetsTheNearest) {
+  EXPECT_THAT(test::message_of([] { published_config("llama-7B"); }),
+              testing::HasSubstr("llama-7b"));
+}
+
+json tiny(const std::string& type) {
+  if (type == "opt")
+    return {{"model_type", "opt"},
+            {"vocab_size", 60},
+            {"hidden_size", 32},
+            {"ffn_dim", 64},
+            {"num_hidden_layers", 3},
+            {"num_attention_heads", 4},
+            {"max_position_embeddings", 16},
+            {"activation_function", "relu"}};
+  if (type == "bloom")
+    return {{"model_type", "bloom"}, {"vocab_size", 60}, {"hidden_size", 32},
+            {"n_layer", 3},          {"n_head", 4},      {"layer_norm_epsilon", 1e-5}};
+  return {{"model_type", "llama"},  {"vocab_size", 60},
+          {"hidden_size", 32},      {"intermediate_size", 48},
+          {"num_hidden_layers", 3}, {"num_attention_heads", 4},
+          {"rms_norm_eps", 1e-6},   {"max_position_embeddings", 16},
+          {"hidden_act", "silu"}};
+}
+
+at::Tensor logits_of(CausalLm& model) {
+  at::Tensor hidden = model.embed(at::arange(30, at::kLong).view({3, 10}));
+  for (int64_t block = 0; block < model.block_count(); ++block) {
+    model.load_block(block);
+    hidden = model.run_block(hidden);
+  }
+  return model.logits(hidden);
+}
+
+class SyntheticModels : public testing::TestWithParam<std::string> {
+ protected:
+  std::unique_ptr<CausalLm> open(uint64_t seed, int64_t layers = 0) const {
+    return open_synthetic(
+        {.name = GetParam(), .config = tiny(GetParam()), .seed = seed, .layers = layers},
+        {.dtype = "float32"});
+  }
+};
+
+TEST_P(SyntheticModels, TheSeedDecidesEveryWeight) {
+  const auto first = logits_of(*open(1));
+  EXPECT_TRUE(first.isfinite().all().item<bool>());
+  EXPECT_TRUE(at::equal(logits_of(*open(1)), first));
+  EXPECT_FALSE(at::equal(logits_of(*open(2)), first));
+  EXPECT_NE(open(1)->fingerprint(), open(2)->fingerprint());
+}
+
+// Asked for in another order, or again: the same numbers.
+TEST_P(SyntheticModels, ABlockIsTheSameWheneverItIsMade) {
+  const auto model = open(5);
+  const std::string linear = model->stages()[0].linears[0];
+  model->load_block(2);
+  const auto weight = model->weight(linear).clone();
+  model->load_block(0);
+  EXPECT_FALSE(at::equal(model->weight(linear), weight));
+  model->load_block(2);
+  EXPECT_TRUE(at::equal(model->weight(linear), weight));
+}
+
+TEST_P(SyntheticModels, LayersShortenTheModel) { EXPECT_EQ(open(1, 2)->block_count(), 2); }
+
+// Some input features of every stage are far larger than the rest.
+TEST_P(SyntheticModels, InputFeaturesHaveHeavyTails) {
+  const auto model = open(3);
+  model->load_block(1);
+  at::manual_seed(0);
+  auto activations = model->begin(at::randn({4, 16, 32}));
+  for (size_t stage = 0; stage < model->stages().size(); ++stage) {
+    const auto energy = activations.input.square().flatten(0, 1).mean(0);
+    EXPECT_GT((energy.max() / energy.median()).item<double>(), 4) << stage;
+    model->run_stage(stage, activations);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, SyntheticModels, testing::Values("opt", "bloom", "llama"),
+                         testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace gptqb
