@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/error.h"
+#include "methods/second_moments_cpu.h"
 
 namespace gptqb {
 namespace {
@@ -45,6 +46,7 @@ CalibrationStats::CalibrationStats(int64_t in_features, at::Device device,
 }
 
 void CalibrationStats::add_sum(const at::Tensor& flat) {
+  if (flat.is_cpu()) return add_second_moments_cpu(sum_, flat);
   // Half-precision inputs are widened: a tensor-core product of them is five times faster, but its
   // error, 5e-6 of the largest eigenvalue, is a visible share of the smallest ones (on SmolLM2 it
   // moved a layer's loss by 5 %).

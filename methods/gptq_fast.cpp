@@ -1,63 +1,125 @@
 #include "methods/gptq_fast.h"
 
 #include <algorithm>
+#include <span>
+#include <vector>
 
 #include "methods/carry_products.h"
+#include "methods/column_layout.h"
+#include "methods/parallel_parts.h"
 #include "methods/reversed_cholesky.h"
 #include "methods/sweep_dispatch.h"
 
 namespace gptqb {
 namespace {
 
-// Everything is kept transposed, [in, rows]: a column of W is a contiguous run, as the kernels want
-// it.
-class FastSweep {
+// Rows that are swept together on the CPU: their weights, errors and carried values keep a thread's
+// products large, yet stay small enough that memory is used again strip after strip.
+constexpr int64_t kStripRows = 1024;
+// Rows of a strip come in multiples of the CPU kernel's tile, so that each row is computed by the
+// same instructions whatever the number of threads.
+constexpr int64_t kTileRows = 64;
+
+// Columns of whose weights group grids are fitted together, before any of them is quantized.
+struct GridUnit {
+  int64_t begin = 0;  // where the sweep stands when they are fitted
+  int64_t end = 0;    // of the columns that are then quantized
+  int64_t first = 0;  // the groups that start in between: [first, last)
+  int64_t last = 0;
+  int64_t stop = 0;  // end of the last of them, which may lie beyond `end`
+  // (N^T)^-1 of the columns [begin, stop); undefined on a GPU, and at the start, where no error
+  // came before.
+  at::Tensor inverse;
+};
+
+// What all rows share.
+struct SweepPlan {
+  const SweepProblem& problem;
+  const Factor& factor;
+  int64_t width = 0;            // columns per group
+  at::Tensor groups;            // i32 [in]
+  std::vector<GridUnit> units;  // empty: all grids are known
+};
+
+// N of the columns whose grids the unit fits.
+at::Tensor corner_of(const at::Tensor& triangle, const GridUnit& unit) {
+  return triangle.slice(0, unit.begin, unit.stop).slice(1, unit.begin, unit.stop);
+}
+
+// Units of one group, or with stale grids (as the published code takes them) of one block.
+std::vector<GridUnit> grid_units(const SweepProblem& problem, const OrderedProblem& ordered,
+                                 const at::Tensor& triangle) {
+  if (!ordered.dynamic) return {};
+  const int64_t columns = triangle.size(0);
+  const int64_t width = ordered.width;
+  const int64_t length = problem.compat.reference_group_grid ? problem.method.block_size : width;
+  std::vector<GridUnit> units;
+  for (int64_t begin = 0; begin < columns; begin += length) {
+    GridUnit unit;
+    unit.begin = begin;
+    unit.end = std::min(begin + length, columns);
+    unit.first = (begin + width - 1) / width;
+    unit.last = (unit.end + width - 1) / width;
+    unit.stop = std::min(unit.last * width, columns);
+    units.push_back(std::move(unit));
+  }
+  // On the CPU inverted once for all rows: a triangular solve for each strip would run far below
+  // the rate of a product. A GPU has a kernel that solves.
+  if (!triangle.is_cpu()) return units;
+  parallel_parts(static_cast<int64_t>(units.size()), 1, 1, [&](int64_t first, int64_t last) {
+    for (auto& unit :
+         std::span(units).subspan(static_cast<size_t>(first), static_cast<size_t>(last - first))) {
+      if (unit.begin == 0 || unit.first == unit.last) continue;
+      const auto corner = corner_of(triangle, unit).t();
+      unit.inverse =
+          at::linalg_solve_triangular(corner, at::eye(corner.size(0), corner.options()),
+                                      /*upper=*/false, /*left=*/true, /*unitriangular=*/true);
+    }
+  });
+  return units;
+}
+
+// The sweep of some rows, which are independent of all others. Everything is kept transposed, [in,
+// rows]: a column of W is a contiguous run, as the kernels want it.
+class StripSweep {
  public:
-  FastSweep(const SweepProblem& problem, OrderedProblem& ordered, const Factor& factor)
-      : problem_(problem),
-        ordered_(ordered),
-        factor_(factor),
-        weights_(ordered.weights.t().contiguous()),
+  // `weights` [rows, in] in natural order; `grids` of the same rows.
+  StripSweep(const SweepPlan& plan, const at::Tensor& weights, const Grid& grids)
+      : plan_(plan),
+        factor_(plan.factor),
+        weights_(take_columns(weights, factor_.prepared.order)),
         carried_(at::zeros_like(weights_)),
         errors_(at::empty_like(weights_)),
         codes_(at::empty_like(weights_, weights_.options().dtype(at::kByte))),
-        scales_(ordered.grids.scale.t().contiguous()),
-        zeros_(ordered.grids.zero.t().contiguous()),
-        groups_(ordered.group_of_position.to(weights_.device())),
+        scales_(grids.scale.t().contiguous()),
+        zeros_(grids.zero.t().contiguous()),
         losses_(at::zeros({weights_.size(1)}, weights_.options().dtype(at::kDouble))),
-        products_(factor.triangle, errors_, carried_, problem.method.precision) {}
+        products_(factor_.triangle, errors_, carried_, plan.problem.method.precision) {}
 
   void run() {
-    const int64_t columns = weights_.size(0);
-    if (!ordered_.dynamic)
-      solve(0, columns);
+    if (plan_.units.empty())
+      solve(0, weights_.size(0));
     else
-      solve_units(0, columns, unit());
-    ordered_.grids = {scales_.t(), zeros_.t()};
+      solve_units(plan_.units);
   }
 
-  at::Tensor codes() const { return codes_.t(); }
-  double loss() const { return losses_.sum().item<double>(); }
+  const at::Tensor& codes() const { return codes_; }
+  const at::Tensor& losses() const { return losses_; }
+  Grid grids() const { return {scales_.t(), zeros_.t()}; }
 
  private:
-  // Columns after which grids are fitted again: fresh grids at every group, stale ones (as the
-  // published code takes them) for all groups that start in a block when the block starts.
-  int64_t unit() const {
-    return problem_.compat.reference_group_grid ? problem_.method.block_size : ordered_.width;
-  }
-
-  // Columns [begin, end), begin a multiple of `unit`: halves on unit borders down to single units.
-  void solve_units(int64_t begin, int64_t end, int64_t unit) {
-    const int64_t units = (end - begin + unit - 1) / unit;
-    if (units == 1) {
-      fit_grids_starting_in(begin, end);
-      solve(begin, end);
+  // Halves on unit borders down to single units.
+  void solve_units(std::span<const GridUnit> units) {
+    if (units.size() == 1) {
+      fit_grids(units.front());
+      solve(units.front().begin, units.front().end);
       return;
     }
-    const int64_t middle = begin + units / 2 * unit;
-    solve_units(begin, middle, unit);
-    products_.carry(begin, middle, end);
-    solve_units(middle, end, unit);
+    const auto left = units.first(units.size() / 2);
+    const auto right = units.subspan(left.size());
+    solve_units(left);
+    products_.carry(left.front().begin, right.front().begin, right.back().end);
+    solve_units(right);
   }
 
   // Columns [begin, end) with known grids.
@@ -70,12 +132,12 @@ class FastSweep {
                    .diagonal = factor_.diagonal,
                    .scales = scales_,
                    .zeros = zeros_,
-                   .group_of_column = groups_,
+                   .group_of_column = plan_.groups,
                    .codes = codes_,
                    .errors = errors_,
                    .losses = losses_,
-                   .max_code = problem_.rule.quant.max_code(),
-                   .ternary = problem_.rule.quant.ternary()},
+                   .max_code = plan_.problem.rule.quant.max_code(),
+                   .ternary = plan_.problem.rule.quant.ternary()},
                   begin, end);
       return;
     }
@@ -86,39 +148,39 @@ class FastSweep {
     solve(middle, end);
   }
 
-  // Fits the grids of all groups that start in [begin, end) on the weights the published algorithm
-  // would hold when it reaches column `begin`: W + (E N) N_gg^-1 over the columns from `begin` to
-  // the end of the last such group.
-  void fit_grids_starting_in(int64_t begin, int64_t end) {
-    const int64_t columns = weights_.size(0);
-    const int64_t width = ordered_.width;
-    const int64_t first = (begin + width - 1) / width;
-    if (first * width >= end) return;
-    const int64_t last = (end - 1) / width;
-    const int64_t stop = std::min((last + 1) * width, columns);
-
-    auto carried = carried_.slice(0, begin, std::min(stop, end));
-    if (stop > end) {
-      // The last group reaches beyond what earlier errors have been carried to.
-      const auto beyond = at::mm(factor_.triangle.slice(0, 0, begin).slice(1, end, stop).t(),
-                                 errors_.slice(0, 0, begin));
-      carried = at::cat({carried, beyond});
-    }
-    auto current = weights_.slice(0, begin, stop);
-    if (begin > 0)
-      current = current_weights(current, carried,
-                                factor_.triangle.slice(0, begin, stop).slice(1, begin, stop));
-    for (int64_t group = first; group <= last; ++group) {
-      const int64_t group_end = std::min((group + 1) * width, columns);
+  // Fits the grids of the groups that start in `unit` on the weights the published algorithm would
+  // hold when it reaches column unit.begin: W + (E N) N_gg^-1 over the columns from there to the
+  // end of the last such group.
+  void fit_grids(const GridUnit& unit) {
+    if (unit.first == unit.last) return;
+    const auto current = weights_before(unit);
+    for (int64_t group = unit.first; group < unit.last; ++group) {
+      const int64_t begin = group * plan_.width;
+      const int64_t end = std::min(begin + plan_.width, unit.stop);
       const auto grid =
-          fit_grid(current.slice(0, group * width - begin, group_end - begin).t(), problem_.rule);
+          fit_grid(current.slice(0, begin - unit.begin, end - unit.begin).t(), plan_.problem.rule);
       scales_.select(0, group).copy_(grid.scale);
       zeros_.select(0, group).copy_(grid.zero);
     }
   }
 
-  const SweepProblem& problem_;
-  OrderedProblem& ordered_;
+  // [unit.stop - unit.begin, rows]
+  at::Tensor weights_before(const GridUnit& unit) const {
+    const auto weights = weights_.slice(0, unit.begin, unit.stop);
+    if (unit.begin == 0) return weights;
+    auto carried = carried_.slice(0, unit.begin, std::min(unit.stop, unit.end));
+    if (unit.stop > unit.end) {
+      // The last group reaches beyond what earlier errors have been carried to.
+      const auto beyond =
+          at::mm(factor_.triangle.slice(0, 0, unit.begin).slice(1, unit.end, unit.stop).t(),
+                 errors_.slice(0, 0, unit.begin));
+      carried = at::cat({carried, beyond});
+    }
+    if (unit.inverse.defined()) return at::addmm(weights, unit.inverse, carried);
+    return current_weights(weights, carried, corner_of(factor_.triangle, unit));
+  }
+
+  const SweepPlan& plan_;
   const Factor& factor_;
   at::Tensor weights_;  // [in, rows]
   at::Tensor
@@ -127,7 +189,6 @@ class FastSweep {
   at::Tensor codes_;   // u8 [in, rows]
   at::Tensor scales_;  // [groups, rows]
   at::Tensor zeros_;   // [groups, rows]
-  at::Tensor groups_;  // i32 [in]
   at::Tensor losses_;  // f64 [rows]
   CarryProducts products_;
 };
@@ -135,10 +196,10 @@ class FastSweep {
 }  // namespace
 
 std::optional<Factor> factorize_fast(PreparedHessian prepared, FactorFailure& failure) {
-  const auto lower = reversed_cholesky(prepared, failure);
-  if (!lower) return std::nullopt;
+  auto upper = reversed_cholesky(prepared, failure);
+  if (!upper) return std::nullopt;
   Factor factor;
-  factor.triangle = lower->flip({0, 1}).contiguous();  // LAPACK's result lies by column
+  factor.triangle = std::move(*upper);
   factor.diagonal = factor.triangle.diagonal().clone();
   factor.triangle.div_(factor.diagonal.unsqueeze(0));
   factor.prepared = std::move(prepared);
@@ -146,12 +207,36 @@ std::optional<Factor> factorize_fast(PreparedHessian prepared, FactorFailure& fa
 }
 
 SweepResult sweep_fast(const SweepProblem& problem, const Factor& factor) {
-  auto ordered = order_problem(problem, factor.prepared);
-  FastSweep sweep(problem, ordered, factor);
-  sweep.run();
+  const auto& prepared = factor.prepared;
+  const auto weights = live_weights(problem, prepared);
+  auto ordered = order_grids(problem, prepared, weights);
+  const SweepPlan plan{.problem = problem,
+                       .factor = factor,
+                       .width = ordered.width,
+                       .groups = ordered.group_of_position.to(weights.device()),
+                       .units = grid_units(problem, ordered, factor.triangle)};
+  const int64_t rows = weights.size(0);
+  const auto codes = at::empty(weights.sizes(), weights.options().dtype(at::kByte));
+  const auto losses = at::empty({rows}, weights.options().dtype(at::kDouble));
+  const auto sweep_rows = [&](int64_t begin, int64_t end) {
+    const Grid grids{ordered.grids.scale.slice(0, begin, end),
+                     ordered.grids.zero.slice(0, begin, end)};
+    StripSweep strip(plan, weights.slice(0, begin, end), grids);
+    strip.run();
+    put_columns(strip.codes(), prepared.order, codes.slice(0, begin, end));
+    losses.slice(0, begin, end).copy_(strip.losses());
+    if (!ordered.dynamic) return;
+    ordered.grids.scale.slice(0, begin, end).copy_(strip.grids().scale);
+    ordered.grids.zero.slice(0, begin, end).copy_(strip.grids().zero);
+  };
+  if (weights.is_cpu())
+    parallel_parts(rows, kStripRows, kTileRows, sweep_rows);
+  else
+    sweep_rows(0, rows);
+
   SweepResult result;
-  result.quantized = collect(problem, factor.prepared, ordered, sweep.codes());
-  result.loss = sweep.loss();
+  result.quantized = collect_natural(problem, prepared, ordered, codes);
+  result.loss = losses.sum().item<double>();
   return result;
 }
 

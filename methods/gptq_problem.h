@@ -40,9 +40,18 @@ struct OrderedProblem {
 // fitted: whole rows and static groups.
 OrderedProblem order_problem(const SweepProblem& problem, const PreparedHessian& prepared);
 
+// Its parts, for a sweep that puts the weights in order itself: `problem.weights` with dead columns
+// cleared, natural order; and all of an OrderedProblem but its weights. `live`: those.
+at::Tensor live_weights(const SweepProblem& problem, const PreparedHessian& prepared);
+OrderedProblem order_grids(const SweepProblem& problem, const PreparedHessian& prepared,
+                           const at::Tensor& live);
+
 // The canonical form of a finished sweep. `codes` [rows, in] in sweep order, any dtype.
 // Throws Error naming the layer for scales that overflow.
 QuantizedLinear collect(const SweepProblem& problem, const PreparedHessian& prepared,
                         const OrderedProblem& ordered, const at::Tensor& codes);
+// The same for codes u8 [rows, in] in natural order.
+QuantizedLinear collect_natural(const SweepProblem& problem, const PreparedHessian& prepared,
+                                const OrderedProblem& ordered, const at::Tensor& codes);
 
 }  // namespace gptqb

@@ -8,6 +8,7 @@
 
 #include "common/error.h"
 #include "common/random.h"
+#include "methods/column_layout.h"
 
 namespace gptqb {
 
@@ -71,7 +72,7 @@ PreparedHessian prepare_hessian(const at::Tensor& h, double damping, const Metho
 
   result.order = column_order(diagonal, method);
   if (result.order.defined()) {
-    result.matrix = h.index_select(0, result.order).index_select(1, result.order).to(compute);
+    result.matrix = permute_both(h, result.order, compute);
     diagonal = diagonal.index_select(0, result.order);
   } else {
     result.matrix = h.to(compute, /*non_blocking=*/false, /*copy=*/true);
@@ -83,7 +84,8 @@ PreparedHessian prepare_hessian(const at::Tensor& h, double damping, const Metho
 
 namespace {
 
-std::optional<at::Tensor> cholesky(const at::Tensor& matrix, bool upper, FactorFailure& failure) {
+std::optional<at::Tensor> cholesky(const at::Tensor& matrix, const at::Tensor& diagonal, bool upper,
+                                   FactorFailure& failure) {
   auto [triangle, info] = at::linalg_cholesky_ex(matrix, upper);
   const int64_t minor = info.item<int64_t>();
   if (minor > 0) {
@@ -96,7 +98,7 @@ std::optional<at::Tensor> cholesky(const at::Tensor& matrix, bool upper, FactorF
   const auto pivots = triangle.diagonal().square();
   // Written so that a NaN, which GPU libraries may leave behind without saying so, is not good
   // either.
-  const auto good = pivots > matrix.diagonal() * (2 * epsilon);
+  const auto good = pivots > diagonal * (2 * epsilon);
   if (!good.all().item<bool>()) {
     failure.column = good.to(at::kInt).argmin().item<int64_t>();
     return std::nullopt;
@@ -107,11 +109,16 @@ std::optional<at::Tensor> cholesky(const at::Tensor& matrix, bool upper, FactorF
 }  // namespace
 
 std::optional<at::Tensor> cholesky_lower(const at::Tensor& matrix, FactorFailure& failure) {
-  return cholesky(matrix, false, failure);
+  return cholesky(matrix, matrix.diagonal(), false, failure);
+}
+
+std::optional<at::Tensor> cholesky_lower(const at::Tensor& matrix, const at::Tensor& diagonal,
+                                         FactorFailure& failure) {
+  return cholesky(matrix, diagonal, false, failure);
 }
 
 std::optional<at::Tensor> cholesky_upper(const at::Tensor& matrix, FactorFailure& failure) {
-  return cholesky(matrix, true, failure);
+  return cholesky(matrix, matrix.diagonal(), true, failure);
 }
 
 double condition_estimate(const Factor& factor) {

@@ -57,6 +57,10 @@ struct FactorFailure {
 // not larger than a rounding error of its diagonal element counts as a failure: it carries no
 // information.
 std::optional<at::Tensor> cholesky_lower(const at::Tensor& matrix, FactorFailure& failure);
+// The same where `matrix` is what is left of a block of a larger matrix, whose diagonal there was
+// `diagonal`: pivots are compared with that.
+std::optional<at::Tensor> cholesky_lower(const at::Tensor& matrix, const at::Tensor& diagonal,
+                                         FactorFailure& failure);
 // The same for the upper factor U of U^T U.
 std::optional<at::Tensor> cholesky_upper(const at::Tensor& matrix, FactorFailure& failure);
 

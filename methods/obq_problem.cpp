@@ -7,12 +7,12 @@
 namespace gptqb {
 
 std::optional<Factor> factorize_inverse(PreparedHessian prepared, FactorFailure& failure) {
-  const auto lower = reversed_cholesky(prepared, failure);
-  if (!lower) return std::nullopt;
+  const auto upper = reversed_cholesky(prepared, failure);
+  if (!upper) return std::nullopt;
   Factor factor;
-  const auto inverse = at::cholesky_inverse(*lower).flip({0, 1});
+  const auto inverse = at::cholesky_inverse(upper->flip({0, 1})).flip({0, 1});
   factor.triangle = ((inverse + inverse.t()) / 2).contiguous();
-  factor.diagonal = lower->diagonal().flip({0}).contiguous();
+  factor.diagonal = upper->diagonal().clone();
   factor.prepared = std::move(prepared);
   return factor;
 }

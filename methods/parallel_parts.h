@@ -1,0 +1,36 @@
+// Work on the CPU dealt out to threads in parts that each do whole matrix products.
+//
+// A product that one thread computes alone runs at about three quarters of a core's peak here, but
+// MKL's own division of a product among threads loses a quarter of that again, and every small
+// operation between two products leaves the other threads idle. So threads take parts of the rows,
+// and inside a part each ATen operation runs on the thread that calls it.
+#pragma once
+
+#include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace gptqb {
+
+// Calls work(begin, end) for parts that cover [0, total): each a multiple of `step` long (but for
+// the last), none longer than `largest`, in number a multiple of the threads where `total` allows.
+// The same parts for the same number of threads. An exception of `work` is thrown on.
+template <class Work>
+void parallel_parts(int64_t total, int64_t largest, int64_t step, const Work& work) {
+  if (total <= 0) return;
+  const auto divide_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  const int64_t threads = at::get_num_threads();
+  const int64_t wanted = threads * divide_up(total, threads * largest);
+  const int64_t length = divide_up(divide_up(total, wanted), step) * step;
+  // Threads do not inherit the caller's mode, and outside it they may not write its tensors.
+  const bool inference = c10::InferenceMode::is_enabled();
+  at::parallel_for(0, divide_up(total, length), 1, [&](int64_t first, int64_t last) {
+    const c10::InferenceMode mode(inference);
+    for (int64_t part = first; part < last; ++part)
+      work(part * length, std::min((part + 1) * length, total));
+  });
+}
+
+}  // namespace gptqb
