@@ -7,7 +7,8 @@
 
 namespace gptqb {
 
-enum class SolverKind { kFast, kReference };
+// kInverseUpdates: gptq before the paper's third step (gptq_inverse_updates.h).
+enum class SolverKind { kFast, kReference, kInverseUpdates };
 enum class ComputeDtype { kFloat32, kFloat64 };
 enum class OnFailure { kRaiseDamping, kError, kRtn };
 enum class StatsInputs { kQuantized, kDense };

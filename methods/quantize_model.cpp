@@ -404,6 +404,7 @@ class Driver {
       result.replacement.validate(layer.layer);
       result.health.seconds_hessian = data.seconds_hessian / static_cast<double>(sharing);
       result.health.rule = layer.settings.rule;
+      if (const auto* codes = result.replacement.codes()) result.health.codes = codes->codes_hash();
       count(layer, result.replacement);
       model_.replace(layer.linear, result.replacement);
       note(result.health);

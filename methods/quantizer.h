@@ -102,6 +102,7 @@ struct LayerHealth {
   std::string rule;  // the override that chose its settings; empty: none did. Set by the driver
   // What a reader must know of this layer that is no fault; empty: nothing.
   std::string note = "";
+  std::string codes = "";  // QuantizedLinear::codes_hash(); empty: no codes. Set by the driver
   // Of a sample, the number of rows that were solved, which the numbers above then count; empty:
   // all.
   std::optional<int64_t> rows_solved;
