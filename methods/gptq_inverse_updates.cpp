@@ -12,11 +12,12 @@ at::Tensor square(const at::Tensor& matrix, int64_t begin, int64_t end) {
 }
 
 // (A_QQ)^-1 A[Q, begin:end] for the columns Q = first .. last: what errors of Q, as they were
-// before any of Q was quantized, do to others. Not finite where A_QQ is singular.
+// before any of Q was quantized, do to others. By an inverse, as the equations have it; not finite
+// where A_QQ is singular.
 at::Tensor influence(const at::Tensor& inverse, int64_t first, int64_t last, int64_t begin,
                      int64_t end) {
-  return std::get<0>(at::linalg_solve_ex(square(inverse, first, last),
-                                         inverse.slice(0, first, last).slice(1, begin, end)));
+  return at::mm(std::get<0>(at::linalg_inv_ex(square(inverse, first, last))),
+                inverse.slice(0, first, last).slice(1, begin, end));
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 // GPTQ after the paper's second step and before its third (section 3.3): blocks of columns on an
 // inverse Hessian that is updated again and again. In exact arithmetic it gives the codes of
-// Algorithm 1; in float32 the updates let errors grow, which the Cholesky form is there to prevent.
-// Kept for the ablation of the paper's steps, not for speed.
+// Algorithm 1; in float32 the matrix inversion in equations 4 and 5 lets errors grow until the
+// inverse is no longer positive definite, which the Cholesky form is there to prevent. Kept for the
+// ablation of the paper's steps, not for speed.
 #pragma once
 
 #include "methods/gptq_problem.h"
