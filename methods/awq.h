@@ -9,8 +9,8 @@
 
 namespace gptqb {
 
-// s = mean^alpha, at least 1e-4, divided by sqrt(max s * min s); `mean_abs` f32 [in]: mean |x| of
-// each input column. Paper section 3.2; llm-awq's normalization.
+// s = mean^alpha, at least 1e-4, divided by sqrt(max s * min s); `mean_abs` [in]: mean |x| of each
+// input column. In its dtype, every step rounded. Paper section 3.2; llm-awq's normalization.
 at::Tensor awq_scales(const at::Tensor& mean_abs, double alpha);
 
 // Weights rounded on the grid of `rule` after their columns were multiplied by `scales` [in], and
@@ -23,5 +23,10 @@ at::Tensor round_scaled(const at::Tensor& weights, const at::Tensor& scales, con
 // Groups are taken by themselves, as llm-awq does.
 at::Tensor clip_weights(const at::Tensor& weights, const at::Tensor& moments, const GridRule& rule,
                         int64_t steps, double shrink);
+
+// The same judged as llm-awq does: mean square difference of the group's outputs for `inputs`
+// [tokens, in], products, sums and squares rounded in the dtype of `weights`, which `inputs` share.
+at::Tensor clip_weights_on(const at::Tensor& weights, const at::Tensor& inputs,
+                           const GridRule& rule, int64_t steps, double shrink);
 
 }  // namespace gptqb

@@ -18,4 +18,8 @@ void BlockModel::try_weights(const std::string& linear, const at::Tensor&) {
   throw Error(linear, "expected a model that can try weights, got one that cannot");
 }
 
+at::Tensor BlockModel::run_linear(const std::string& linear, const at::Tensor& input) const {
+  return at::linear(input, weight(linear));
+}
+
 }  // namespace gptqb

@@ -45,8 +45,14 @@ struct ScaleMove {
   std::string producer;  // a norm, a linear or an activation of the block
   bool producer_is_linear = false;
   // The linears are judged by what they put out together: the sum that stages `stage` to
-  // `judged_through` add to the residual (attention or MLP output).
+  // `judged_through` add to the residual (attention or MLP output). A stage of one linear that is
+  // judged through itself: by what that linear puts out.
   size_t judged_through = 0;
+  // Where llm-awq does something of its own, which its protocol asks for: it leaves the move out,
+  // or it hands the linears' input to the whole block, first norm included, and judges by what
+  // leaves the block.
+  bool not_in_llm_awq = false;
+  bool llm_awq_runs_block = false;
 };
 
 // Where scales may move in a block, and which linears only make attention scores: their clipping is
@@ -112,6 +118,8 @@ class BlockModel {
   // Of the loaded block: `linear` computes with `weights` [out, in] until it is replaced, tried
   // again or released.
   virtual void try_weights(const std::string& linear, const at::Tensor& weights);
+  // Of the loaded block: what `linear` alone makes of `input` [.., in], its bias added.
+  virtual at::Tensor run_linear(const std::string& linear, const at::Tensor& input) const;
 
   // Of the ends. A tied head is one tensor with the embedding until either is replaced; from then
   // on they are two, the other one as loaded.

@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 
+#include <optional>
 #include <string>
 
 #include "methods/grid.h"
@@ -23,6 +24,10 @@ struct SweepProblem {
 struct SweepResult {
   QuantizedLinear quantized;  // natural column order
   double loss = 0;            // 1/2 sum ((w - q) / U_ii)^2
+  // Of inverse updates: f64 [in], U_ii^2 as the updated inverse had it, and the position in sweep
+  // order at which it had none to give; codes and loss then mean nothing.
+  at::Tensor pivots = {};
+  std::optional<int64_t> lost_pivot = std::nullopt;
 };
 
 // A problem in sweep order, its fixed grids fitted.

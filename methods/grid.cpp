@@ -25,13 +25,14 @@ at::Tensor rounded_level(const at::Tensor& level, ScaleDtype dtype) {
 struct Interval {
   at::Tensor low;
   at::Tensor high;
+  double least_width = 0;
 };
 
 // Smallest and largest weight, 0 included; symmetric and all-zero cases applied.
 Interval range_of(const at::Tensor& weights, const GridRule& rule) {
   auto low = weights.amin(-1);
   auto high = weights.amax(-1);
-  if (!rule.include_zero) return {low, at::maximum(high, low + 1e-5)};
+  if (!rule.include_zero) return {low, high, 1e-5};
   low.clamp_max_(0);
   high.clamp_min_(0);
   if (rule.quant.symmetric) {
@@ -50,7 +51,8 @@ Grid grid_of_range(const Interval& range, const GridRule& rule) {
   // Divided by a tensor: a GPU multiplies by the reciprocal of a plain number, one unit in the last
   // place off, and weights that lie on a rounding boundary then take other codes.
   const auto steps = at::scalar_tensor(static_cast<double>(max_code), range.high.options());
-  const auto scale = rounded_scale((range.high - range.low) / steps, rule.quant.scale_dtype);
+  const auto width = (range.high - range.low).clamp_min(range.least_width);
+  const auto scale = rounded_scale(width / steps, rule.quant.scale_dtype);
   if (rule.quant.symmetric)
     return {scale, at::full_like(scale, static_cast<double>((max_code + 1) / 2))};
   return {scale, at::round(-range.low / scale).clamp(0, max_code)};
@@ -64,7 +66,8 @@ Grid search_grid(const at::Tensor& weights, const Interval& range, const GridRul
   auto smallest = at::full_like(best.scale, std::numeric_limits<double>::infinity());
   for (int64_t i = 0; i < candidates; ++i) {
     const double share = 1.0 - static_cast<double>(i) / static_cast<double>(quant.grid_steps);
-    const auto grid = grid_of_range({range.low * share, range.high * share}, rule);
+    const auto grid =
+        grid_of_range({range.low * share, range.high * share, range.least_width}, rule);
     const auto scale = grid.scale.unsqueeze(-1);
     const auto zero = grid.zero.unsqueeze(-1);
     const auto codes = quantize_values(weights, scale, zero, quant.max_code());

@@ -7,7 +7,8 @@
 
 namespace gptqb {
 
-enum class SolverKind { kFast, kReference };
+// kInverseUpdates: gptq before the paper's third step (gptq_inverse_updates.h).
+enum class SolverKind { kFast, kReference, kInverseUpdates };
 enum class ComputeDtype { kFloat32, kFloat64 };
 // Products of float32 matrices on a GPU: IEEE; three TF32 products of split operands, which keep
 // float32's accuracy; one TF32 product, which keeps 11 bits of each operand.

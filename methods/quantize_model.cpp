@@ -398,11 +398,13 @@ class Driver {
                             .factors = &data.factors,
                             .external = options_.external,
                             .moved = of_linear(preparation.moved, layer.linear),
-                            .clip_moments = of_linear(preparation.clip_moments, layer.linear)};
+                            .clip_moments = of_linear(preparation.clip_moments, layer.linear),
+                            .clip_inputs = of_linear(preparation.clip_inputs, layer.linear)};
       auto result = quantize_rows(*layer.quantizer, problem);
       result.replacement.validate(layer.layer);
       result.health.seconds_hessian = data.seconds_hessian / static_cast<double>(sharing);
       result.health.rule = layer.settings.rule;
+      if (const auto* codes = result.replacement.codes()) result.health.codes = codes->codes_hash();
       count(layer, result.replacement);
       model_.replace(layer.linear, result.replacement);
       note(result.health);
@@ -439,7 +441,8 @@ class Driver {
                                 .factors = &data.factors,
                                 .external = options_.external,
                                 .moved = {},
-                                .clip_moments = {}};
+                                .clip_moments = {},
+                                .clip_inputs = {}};
     auto result = head_->quantizer->quantize(problem);
     result.replacement.validate(head_->layer);
     result.health.seconds_hessian = data.seconds_hessian;

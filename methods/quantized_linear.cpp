@@ -1,5 +1,7 @@
 #include "methods/quantized_linear.h"
 
+#include <cstdio>
+
 #include "common/error.h"
 #include "methods/quant_config.h"
 
@@ -116,6 +118,20 @@ int64_t QuantizedLinear::stored_bits(int64_t scale_bits) const {
   const int64_t index_bits = group_of_input.defined() ? 32 * in_features() : 0;
   if (ternary()) return codes.numel() * 2 + 2 * scale_bits * out_features() * groups() + index_bits;
   return codes.numel() * bits + scales.numel() * (scale_bits + bits) + index_bits;
+}
+
+std::string QuantizedLinear::codes_hash() const {
+  // Eight codes a word, each word times an odd number of its own: a sum that any order of adding
+  // gives alike, so that codes need not leave their device.
+  const auto flat = codes.contiguous().view({-1});
+  const int64_t words = (flat.numel() + 7) / 8;
+  const auto padded = at::constant_pad_nd(flat, {0, words * 8 - flat.numel()}).view(at::kLong);
+  const auto factors =
+      at::arange(1, words + 1, padded.options()).mul_(0x1b873593cc9e2d51).bitwise_or_(1);
+  const auto sum = static_cast<uint64_t>((padded * factors).sum().item<int64_t>());
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(sum ^ (sum >> 32)));
+  return text;
 }
 
 void QuantizedLinear::validate(const std::string& where) const {

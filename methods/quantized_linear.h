@@ -34,6 +34,9 @@ struct QuantizedLinear {
   // one is 0.
   int64_t stored_bits(int64_t scale_bits) const;
 
+  // 16 hex digits, the same for the same codes on any device; not cryptographic.
+  std::string codes_hash() const;
+
   // Throws Error naming `where` and the tensor: wrong shape, dtype, code or zero out of range,
   // scale not finite.
   void validate(const std::string& where) const;

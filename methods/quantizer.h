@@ -44,7 +44,10 @@ struct LinearProblem {
   // Set by a method that prepares blocks. `weight` and `stats` are as before the move; the codes of
   // the answer stand for the moved weights.
   MovedScales moved;
-  at::Tensor clip_moments;  // f32 [in, in]: moments of moved inputs to search clipping on, if any
+  // What clipping is searched on, if it is: moments f32 [in, in] of the moved inputs, or some of
+  // them [tokens, in] in the model's dtype.
+  at::Tensor clip_moments;
+  at::Tensor clip_inputs;
 };
 
 // A linear of a block and the settings it is to be quantized with.
@@ -70,6 +73,7 @@ struct BlockPreparation {
   std::map<std::string, at::Tensor> divided;       // producer -> f32 scale; see divide_output()
   std::map<std::string, MovedScales> moved;        // by linear
   std::map<std::string, at::Tensor> clip_moments;  // by linear; see LinearProblem
+  std::map<std::string, at::Tensor> clip_inputs;
 };
 
 // How a layer fared: the columns of layers.csv (definitions: docs/architecture.md, layer errors).
@@ -98,6 +102,7 @@ struct LayerHealth {
   std::string rule;  // the override that chose its settings; empty: none did. Set by the driver
   // What a reader must know of this layer that is no fault; empty: nothing.
   std::string note = "";
+  std::string codes = "";  // QuantizedLinear::codes_hash(); empty: no codes. Set by the driver
   // Of a sample, the number of rows that were solved, which the numbers above then count; empty:
   // all.
   std::optional<int64_t> rows_solved;

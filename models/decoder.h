@@ -49,6 +49,9 @@ class Decoder : public CausalLm {
   void replace(const std::string& linear, const LinearReplacement& replacement) override;
   void divide_output(const std::string& producer, const at::Tensor& scale) override;
   void try_weights(const std::string& linear, const at::Tensor& weights) override;
+  at::Tensor run_linear(const std::string& name, const at::Tensor& input) const override {
+    return linear(name, input);
+  }
   ModelExtras extras() const override;
   at::Tensor end_weight(ModelEnd end) override;
   void replace_end(ModelEnd end, const LinearReplacement& replacement) override;

@@ -131,7 +131,7 @@ QuantizeReport quantize(const Cell& cell, PreparedCell& prepared, ResumeStore* s
     calibration = to_ids(prepared.calibration->calibration);
     heldout = to_ids(prepared.calibration->heldout);
     // The published code runs one at a time, and rounding depends on the shapes of products.
-    if (cell.method().solver == SolverKind::kFast)
+    if (cell.method().solver != SolverKind::kReference)
       quantize_options.sequences_per_chunk =
           sequences_per_pass(prepared.model->device(), calibration.size(1));
   }
@@ -181,7 +181,8 @@ void add_solver_policies(const Cell& cell, std::map<std::string, std::string>& p
   // The published order of rounding: one sequence at a time through the block, and a float32
   // running mean of their products.
   const bool published = method.solver == SolverKind::kReference;
-  policies["solver"] = choice(published, "fast");
+  policies["solver"] =
+      choice(published, method.solver == SolverKind::kInverseUpdates ? "inverse_updates" : "fast");
   policies["hessian_sum"] = choice(published, "one_sum");
   policies["sequences_per_pass"] = published ? "one" : "many";
   if (!published) policies["solver_products_on_gpu"] = precision_name(method.precision);

@@ -104,6 +104,7 @@ void describe(V& v, Either<LayerHealth> auto& layer) {
   v.optional("rule", layer.rule);
   v.optional("note", layer.note);
   v.optional("rows_solved", layer.rows_solved);
+  v.optional("codes", layer.codes);
   v("seconds_hessian", layer.seconds_hessian);
   v("seconds_factor", layer.seconds_factor);
   v("seconds_solve", layer.seconds_solve);

@@ -267,6 +267,13 @@ void check_together(const Settings& settings, const Values& values, Faults& faul
   check_quant(settings, values, faults);
   check_method(settings, values, faults);
   const auto methods = methods_of(values);
+  if (const auto solver = settings.find("method.solver");
+      solver != settings.end() && solver->second.value == "inverse_updates")
+    for (const std::string& method : methods)
+      if (method != "gptq" && one_method_uses(method, "method.solver"))
+        faults.add(solver->second.position, "method.solver",
+                   "expected fast or reference for " + method +
+                       ", got 'inverse_updates', which only gptq has");
   if (const auto order = values.find("method.order");
       order != values.end() && order->second == "greedy")
     for (const std::string& method : methods)

@@ -363,8 +363,11 @@ void append_method(std::vector<KeySpec>& table) {
   table.push_back(boolean("method.true_sequential", method, &MethodConfig::true_sequential,
                           "statistics of a stage see the quantized stages before it"));
   table.push_back(choice("method.solver", method, &MethodConfig::solver,
-                         {{"fast", SolverKind::kFast}, {"reference", SolverKind::kReference}},
-                         "fast: left-looking; reference: the published algorithm step by step"));
+                         {{"fast", SolverKind::kFast},
+                          {"reference", SolverKind::kReference},
+                          {"inverse_updates", SolverKind::kInverseUpdates}},
+                         "fast: left-looking; reference: the published algorithm step by step; "
+                         "inverse_updates: gptq before the paper's third step, for its ablation"));
   table.push_back(choice("method.compute", method, &MethodConfig::compute,
                          {{"float32", ComputeDtype::kFloat32}, {"float64", ComputeDtype::kFloat64}},
                          "dtype of the solver"));

@@ -19,6 +19,7 @@ __device__ inline float stored_level(float level, bool half) {
 
 struct DeviceRange {
   float low, high;
+  float least_width = 0.F;
 };
 
 struct DeviceGrid {
@@ -28,7 +29,7 @@ struct DeviceGrid {
 // Smallest and largest weight made into the range that is represented.
 template <class Rule>
 __device__ inline DeviceRange represented_range(float low, float high, const Rule& rule) {
-  if (!rule.include_zero) return {low, fmaxf(high, __fadd_rn(low, 1e-5F))};
+  if (!rule.include_zero) return {low, high, 1e-5F};
   low = fminf(low, 0.F);
   high = fmaxf(high, 0.F);
   if (rule.symmetric) {
@@ -43,8 +44,8 @@ template <class Rule>
 __device__ inline DeviceGrid grid_of_range(DeviceRange range, const Rule& rule) {
   if (rule.ternary)
     return {stored_level(range.high, rule.half_scales), stored_level(range.low, rule.half_scales)};
-  const float scale =
-      stored_scale(divide(__fsub_rn(range.high, range.low), rule.max_code), rule.half_scales);
+  const float width = fmaxf(__fsub_rn(range.high, range.low), range.least_width);
+  const float scale = stored_scale(divide(width, rule.max_code), rule.half_scales);
   if (rule.symmetric) return {scale, (rule.max_code + 1.F) / 2.F};
   const float zero = round_half_even(divide(-range.low, scale));
   return {scale, fminf(fmaxf(zero, 0.F), rule.max_code)};

@@ -41,7 +41,9 @@ __device__ bool better(const Best& a, const Best& b) {
 
 __device__ DeviceGrid candidate_grid(const GridFit& fit, DeviceRange range, int64_t candidate) {
   const auto share = static_cast<float>(1.0 - static_cast<double>(candidate) / fit.steps);
-  return grid_of_range(DeviceRange{__fmul_rn(range.low, share), __fmul_rn(range.high, share)}, fit);
+  return grid_of_range(
+      DeviceRange{__fmul_rn(range.low, share), __fmul_rn(range.high, share), range.least_width},
+      fit);
 }
 
 // The best of the candidates that are this lane's: candidate k belongs to lane k % kLanes.

@@ -2,9 +2,10 @@
 // every linear is rounded to nearest on its own grid, clipped where that helps (Lin et al. 2023).
 //
 // `matched` gives AWQ what GPTQ gets: the same tokens, inputs, grid rule and f32 arithmetic, so
-// that a table compares methods and nothing else. `reference` follows llm-awq: arithmetic in the
-// model's dtype, a grid that need not include 0, clipping judged on 512 tokens, dense inputs
-// (shared/reference/protocol.md section 10).
+// that a table compares methods and nothing else. `reference` follows llm-awq: every step rounded
+// in the model's dtype, errors taken on outputs and not on moments, a grid that need not include 0,
+// clipping judged on 512 tokens or a few more, dense inputs (shared/reference/protocol.md section
+// 10; compared with llm-awq's own numbers in tests/models/awq_golden_test.cpp).
 #include "methods/awq.h"
 
 #include <algorithm>
@@ -33,9 +34,9 @@ at::ScalarType arithmetic(const MethodConfig& method, const at::Tensor& weight) 
 // What the search needs of one stage's inputs on the calibration windows.
 struct StageInputs {
   std::vector<at::Tensor> chunks;  // kept only where the stage is judged by running it
-  at::Tensor sum_abs;              // f64 [in]
+  at::Tensor sum_abs;              // f64 [in], of the matched protocol
   int64_t tokens = 0;
-  std::vector<at::Tensor> clip_rows;  // every so many tokens, for the reference protocol
+  std::vector<at::Tensor> clip_rows;  // every so many tokens, of the reference protocol
 };
 
 class Search {
@@ -48,6 +49,7 @@ class Search {
     BlockPreparation result;
     for (const ScaleMove& move : plan_.moves) {
       throw_if_interrupted();
+      if (left_out(move)) continue;
       if (const std::string reason = hindrance(move); !reason.empty()) {
         for (const BlockLinear& linear : problem_.stages[move.stage])
           if (linear.ours) result.moved[linear.name].kept = reason;
@@ -59,11 +61,14 @@ class Search {
         result.moved[linear.name].columns = scales;
       if (move.producer_is_linear) result.moved[move.producer].rows = scales;
     }
-    add_clip_moments(result);
+    add_clip_data(result);
     return result;
   }
 
  private:
+  bool reference() const { return problem_.method.awq_reference; }
+  bool left_out(const ScaleMove& move) const { return reference() && move.not_in_llm_awq; }
+
   // One pass over the dense block.
   void collect() {
     inputs_.resize(problem_.stages.size());
@@ -82,12 +87,13 @@ class Search {
 
   void add(StageInputs& stage, const at::Tensor& input, int64_t stride, bool keep) const {
     const auto flat = input.reshape({-1, input.size(-1)});
-    const auto sum = flat.abs().sum(0, /*keepdim=*/false, at::kDouble);
-    stage.sum_abs = stage.sum_abs.defined() ? stage.sum_abs + sum : sum;
-    if (problem_.method.awq_reference && problem_.method.clip) {
+    if (!reference()) {
+      const auto sum = flat.abs().sum(0, /*keepdim=*/false, at::kDouble);
+      stage.sum_abs = stage.sum_abs.defined() ? stage.sum_abs + sum : sum;
+    } else if (problem_.method.clip) {
       const int64_t first = (stride - stage.tokens % stride) % stride;
       if (first < flat.size(0))
-        stage.clip_rows.push_back(flat.slice(0, first, flat.size(0), stride));
+        stage.clip_rows.push_back(flat.slice(0, first, flat.size(0), stride).contiguous());
     }
     stage.tokens += flat.size(0);
     if (keep) stage.chunks.push_back(input);
@@ -95,14 +101,17 @@ class Search {
 
   bool judged_by_running(size_t stage) const {
     return std::any_of(plan_.moves.begin(), plan_.moves.end(), [&](const ScaleMove& move) {
-      return move.stage == stage && !judged_by_moments(move);
+      return move.stage == stage && !judged_by_moments(move) && !left_out(move);
     });
   }
 
-  // One linear, judged by its own output: the moments of its input say it all.
-  bool judged_by_moments(const ScaleMove& move) const {
+  // One linear, judged by what it puts out itself.
+  bool judged_alone(const ScaleMove& move) const {
     return move.judged_through == move.stage && problem_.stages[move.stage].size() == 1;
   }
+
+  // Then the moments of its input say it all, unless rounding of the outputs is to count.
+  bool judged_by_moments(const ScaleMove& move) const { return judged_alone(move) && !reference(); }
 
   // Why scales cannot move there: all linears that read them, and one that makes them, must be
   // quantized by this method. Empty: they can.
@@ -116,10 +125,15 @@ class Search {
   }
 
   at::Tensor mean_abs(size_t stage) const {
-    const auto mean =
-        (inputs_[stage].sum_abs / static_cast<double>(inputs_[stage].tokens)).to(at::kFloat);
-    // llm-awq keeps the mean in the model's dtype.
-    return problem_.method.awq_reference ? mean.to(model_.dtype()).to(at::kFloat) : mean;
+    const auto& inputs = inputs_[stage];
+    // One mean in the model's dtype, as llm-awq takes it. A unit in the last place is seen again:
+    // of a group clipped on both sides, -low / scale is half a code, and the zero point hangs on
+    // it.
+    if (reference()) {
+      const auto all = at::cat(inputs.chunks);
+      return all.abs().view({-1, all.size(-1)}).mean(0);
+    }
+    return (inputs.sum_abs / static_cast<double>(inputs.tokens)).to(at::kFloat);
   }
 
   GridRule rule(const BlockLinear& linear) const {
@@ -158,7 +172,7 @@ class Search {
       }
       if (error < smallest) {
         smallest = error;
-        best = scales;
+        best = scales.to(at::kFloat);
       }
     }
     if (running)
@@ -170,17 +184,23 @@ class Search {
     return best;
   }
 
-  // What the judged stages add to the residual.
+  // What the search compares, by chunk: in most cases what the judged stages add to the residual.
   std::vector<at::Tensor> outputs(const ScaleMove& move) const {
     std::vector<at::Tensor> result;
-    for (size_t i = 0; i < inputs_[move.stage].chunks.size(); ++i) {
-      BlockActivations activations{at::zeros_like((*problem_.inputs)[i]),
-                                   inputs_[move.stage].chunks[i]};
-      for (size_t stage = move.stage; stage <= move.judged_through; ++stage)
-        model_.run_stage(stage, activations);
-      result.push_back(std::move(activations.residual));
-    }
+    for (size_t i = 0; i < inputs_[move.stage].chunks.size(); ++i)
+      result.push_back(output(move, inputs_[move.stage].chunks[i], (*problem_.inputs)[i]));
     return result;
+  }
+
+  at::Tensor output(const ScaleMove& move, const at::Tensor& input,
+                    const at::Tensor& hidden) const {
+    if (reference() && move.llm_awq_runs_block) return model_.run_block(input);
+    if (judged_alone(move))
+      return model_.run_linear(problem_.stages[move.stage].front().name, input);
+    BlockActivations activations{at::zeros_like(hidden), input};
+    for (size_t stage = move.stage; stage <= move.judged_through; ++stage)
+      model_.run_stage(stage, activations);
+    return activations.residual;
   }
 
   static double difference(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
@@ -190,28 +210,35 @@ class Search {
     return sum;
   }
 
-  // Moments of the moved inputs: all tokens, or llm-awq's sample of them.
-  void add_clip_moments(BlockPreparation& result) const {
+  // The moved inputs that clipping is searched on: moments of all tokens, or llm-awq's sample.
+  void add_clip_data(BlockPreparation& result) const {
     if (!problem_.method.clip) return;
     for (size_t stage = 0; stage < problem_.stages.size(); ++stage) {
-      at::Tensor moments;
+      at::Tensor sample;
       for (const BlockLinear& linear : problem_.stages[stage]) {
         const auto& scores = plan_.score_linears;
         if (!linear.ours || std::count(scores.begin(), scores.end(), linear.name) > 0) continue;
-        if (!moments.defined()) moments = stage_moments(stage);
         const auto moved = result.moved.find(linear.name);
-        const bool scaled = moved != result.moved.end() && moved->second.columns.defined();
-        const auto inverse = scaled ? moved->second.columns.reciprocal() : at::Tensor();
-        result.clip_moments[linear.name] =
-            scaled ? moments * inverse.unsqueeze(0) * inverse.unsqueeze(1) : moments;
+        const auto scale = moved == result.moved.end() ? at::Tensor() : moved->second.columns;
+        if (!reference()) {
+          result.clip_moments[linear.name] = moved_moments(stage, scale);
+          continue;
+        }
+        // All linears of a stage that read moved inputs read the same ones.
+        if (!sample.defined()) {
+          sample = at::cat(inputs_[stage].clip_rows);
+          if (scale.defined()) sample = sample / scale.to(sample.scalar_type());
+        }
+        result.clip_inputs[linear.name] = sample;
       }
     }
   }
 
-  at::Tensor stage_moments(size_t stage) const {
-    if (!problem_.method.awq_reference) return problem_.stats[stage]->hessian();
-    const auto rows = at::cat(inputs_[stage].clip_rows).to(at::kFloat);
-    return at::mm(rows.t(), rows);
+  at::Tensor moved_moments(size_t stage, const at::Tensor& scale) const {
+    const auto moments = problem_.stats[stage]->hessian();
+    if (!scale.defined()) return moments;
+    const auto inverse = scale.reciprocal();
+    return moments * inverse.unsqueeze(0) * inverse.unsqueeze(1);
   }
 
   const BlockProblem& problem_;
@@ -246,9 +273,13 @@ class Awq : public Quantizer {
       weights = weights * problem.moved.columns.to(weights.scalar_type()).unsqueeze(0);
     if (problem.moved.rows.defined())
       weights = weights / problem.moved.rows.to(weights.scalar_type()).unsqueeze(1);
+    const auto& method = problem.method;
     if (problem.clip_moments.defined())
-      weights = clip_weights(weights, problem.clip_moments, rule, problem.method.clip_steps,
-                             problem.method.clip_shrink);
+      weights =
+          clip_weights(weights, problem.clip_moments, rule, method.clip_steps, method.clip_shrink);
+    if (problem.clip_inputs.defined())
+      weights = clip_weights_on(weights, problem.clip_inputs, rule, method.clip_steps,
+                                method.clip_shrink);
     LayerResult result{round_to_nearest(weights, rule, problem.layer), std::move(health)};
     // Nothing to choose scales by: what is left is round to nearest, and says so.
     if (problem.stats != nullptr && problem.stats->tokens() == 0)

@@ -1,11 +1,15 @@
 // The method `gptq`: chooses a solver, decides what happens when H cannot be factored, and records
-// how it went. The algorithm itself is in gptq_reference.cpp (as printed) and gptq_fast.cpp.
+// how it went. The algorithm itself is in gptq_reference.cpp (as printed), gptq_fast.cpp, and
+// gptq_inverse_updates.cpp (before the paper's third step).
 #include "common/error.h"
+#include "common/text.h"
 #include "methods/clock.h"
 #include "methods/factor_policy.h"
 #include "methods/gptq_fast.h"
+#include "methods/gptq_inverse_updates.h"
 #include "methods/gptq_reference.h"
 #include "methods/layer_health.h"
+#include "methods/obq_problem.h"
 
 namespace gptqb {
 namespace {
@@ -27,47 +31,75 @@ class Gptq : public Quantizer {
     if (problem.stats->tokens() == 0)
       return fall_back_to_rtn(problem, health, "no calibration token reached this layer");
 
-    const Stopwatch factor_watch(weights.device());
-    const auto outcome = factor_of(problem);
-    health.seconds_factor = factor_watch.seconds();
-    health.damping = outcome.damping;
-    health.damping_tries = outcome.tries;
+    // An inverse that is updated can lose a pivot to rounding where H itself was factored: that is
+    // answered in the same way, by more damping if the policy allows it.
+    auto tried = problem;
+    for (;;) {
+      const Stopwatch factor_watch(weights.device());
+      auto outcome = factor_of(tried);
+      health.seconds_factor += factor_watch.seconds();
+      health.damping = outcome.damping;
+      health.damping_tries += outcome.tries;
+      outcome.tries = health.damping_tries;
+      if (!outcome.factor) return give_up(problem, std::move(health), outcome);
 
-    const Stopwatch solve_watch(weights.device());
-    auto result = solve(problem, weights, outcome, health);
-    result.health.seconds_solve = solve_watch.seconds();
-    return result;
+      const auto& factor = *outcome.factor;
+      health.condition = outcome.condition;
+      health.dead_columns = factor.prepared.dead_columns;
+      if (health.dead_columns == weights.size(1))
+        return fall_back_to_rtn(problem, health, "every input of this layer was 0 in calibration");
+
+      const Stopwatch solve_watch(weights.device());
+      auto solved = solve(tried, weights, factor);
+      if (!solved.lost_pivot) {
+        LayerResult result{std::move(solved.quantized), std::move(health)};
+        result.health.loss = solved.loss;
+        record_errors(problem, result.replacement, result.health);
+        result.health.seconds_solve += solve_watch.seconds();
+        return result;
+      }
+      health.seconds_solve += solve_watch.seconds();
+      outcome.failure = "the updated inverse loses its pivot at input column " +
+                        std::to_string(input_column(factor.prepared.order, *solved.lost_pivot)) +
+                        " with damping " + number_text(outcome.damping);
+      const auto next = next_damping(tried.method, outcome.damping);
+      if (!next) return give_up(problem, std::move(health), outcome);
+      tried.method.damping = *next;
+    }
   }
 
  private:
   static FactorOutcome factor_of(const LinearProblem& problem) {
-    const bool reference = problem.method.solver == SolverKind::kReference;
-    return factor_hessian(problem, FactorKind::kTriangle,
-                          reference ? factorize_reference : factorize_fast);
+    switch (problem.method.solver) {
+      case SolverKind::kReference:
+        return factor_hessian(problem, FactorKind::kTriangle, factorize_reference);
+      case SolverKind::kInverseUpdates:
+        return factor_hessian(problem, FactorKind::kInverse, factorize_inverse);
+      case SolverKind::kFast:
+        break;
+    }
+    return factor_hessian(problem, FactorKind::kTriangle, factorize_fast);
   }
 
-  static LayerResult solve(const LinearProblem& problem, const at::Tensor& weights,
-                           const FactorOutcome& outcome, LayerHealth health) {
-    if (!outcome.factor) return give_up(problem, std::move(health), outcome);
-    const auto& factor = *outcome.factor;
-    health.condition = outcome.condition;
-    health.dead_columns = factor.prepared.dead_columns;
-    if (health.dead_columns == weights.size(1))
-      return fall_back_to_rtn(problem, health, "every input of this layer was 0 in calibration");
-
-    const bool reference = problem.method.solver == SolverKind::kReference;
-    const SweepProblem sweep{.layer = problem.layer,
-                             .weights = weights,
-                             .rule = {.quant = problem.quant,
-                                      .one_sided = problem.compat.reference_one_sided,
-                                      .step_by_step = reference},
-                             .method = problem.method,
-                             .compat = problem.compat};
-    auto solved = reference ? sweep_reference(sweep, factor) : sweep_fast(sweep, factor);
-    LayerResult result{std::move(solved.quantized), std::move(health)};
-    result.health.loss = solved.loss;
-    record_errors(problem, result.replacement, result.health);
-    return result;
+  static SweepResult solve(const LinearProblem& problem, const at::Tensor& weights,
+                           const Factor& factor) {
+    const SweepProblem sweep{
+        .layer = problem.layer,
+        .weights = weights,
+        .rule = {.quant = problem.quant,
+                 .one_sided = problem.compat.reference_one_sided,
+                 .step_by_step = problem.method.solver == SolverKind::kReference},
+        .method = problem.method,
+        .compat = problem.compat};
+    switch (problem.method.solver) {
+      case SolverKind::kReference:
+        return sweep_reference(sweep, factor);
+      case SolverKind::kInverseUpdates:
+        return sweep_inverse_updates(sweep, factor);
+      case SolverKind::kFast:
+        break;
+    }
+    return sweep_fast(sweep, factor);
   }
 };
 

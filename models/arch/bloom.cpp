@@ -179,7 +179,14 @@ class Bloom : public Decoder {
     ScalePlan plan;
     // With the residual taken after the norm, the norm feeds more than the linears.
     if (!config_.residual_after_norm)
-      plan.moves = {{0, "input_layernorm", false, 1}, {2, "post_attention_layernorm", false, 3}};
+      plan.moves = {{.stage = 0,
+                     .producer = "input_layernorm",
+                     .judged_through = 1,
+                     .llm_awq_runs_block = true},
+                    {.stage = 2,
+                     .producer = "post_attention_layernorm",
+                     .judged_through = 3,
+                     .llm_awq_runs_block = true}};
     plan.moves.push_back({3, "mlp.gelu", false, 3});
     plan.score_linears = {"self_attention.query_key_value"};
     return plan;

@@ -152,7 +152,14 @@ class Llama : public Decoder {
     ScalePlan plan;
     plan.moves = {{0, "input_layernorm", false, 1}, {2, "post_attention_layernorm", false, 3}};
     // Heads that share keys and values share columns of v, whose rows then cannot take o's scale.
-    if (config_.kv_heads == config_.heads) plan.moves.push_back({1, "self_attn.v_proj", true, 1});
+    // llm-awq asks for more: v and o of one shape.
+    const bool square = config_.heads * config_.head_dim == config_.hidden;
+    if (config_.kv_heads == config_.heads)
+      plan.moves.push_back({.stage = 1,
+                            .producer = "self_attn.v_proj",
+                            .producer_is_linear = true,
+                            .judged_through = 1,
+                            .not_in_llm_awq = !square});
     plan.moves.push_back({3, "mlp.up_proj", true, 3});
     plan.score_linears = {"self_attn.q_proj", "self_attn.k_proj"};
     return plan;

@@ -147,7 +147,7 @@ class Opt : public Decoder {
     ScalePlan plan;
     // A norm behind the residual feeds the next residual too: its scale cannot move.
     if (config_.norm_before)
-      plan.moves = {{0, "self_attn_layer_norm", false, 1}, {2, "final_layer_norm", false, 3}};
+      plan.moves = {{0, "self_attn_layer_norm", false, 1}, {2, "final_layer_norm", false, 2}};
     plan.moves.push_back({1, "self_attn.v_proj", true, 1});
     plan.moves.push_back({3, "fc1", true, 3});  // relu(x / s) = relu(x) / s
     plan.score_linears = {"self_attn.q_proj", "self_attn.k_proj"};

@@ -30,7 +30,8 @@ constexpr const char* kColumns[] = {"cell_id",
                                     "seconds_solve",
                                     "rule",
                                     "rows_solved",
-                                    "note"};
+                                    "note",
+                                    "codes"};
 
 }  // namespace
 
@@ -69,6 +70,7 @@ std::string layers_csv(const std::vector<Record>& records) {
       table.set("rule", layer.rule);
       if (layer.rows_solved) table.set("rows_solved", *layer.rows_solved);
       table.set("note", layer.note);
+      table.set("codes", layer.codes);
     }
   }
   return table.text();

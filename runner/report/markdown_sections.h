@@ -25,6 +25,9 @@ std::string provenance(const RecordPointers& rows);
 std::string rules_section(const RecordPointers& rows);
 // Cells without a result, and notes of those that have one.
 std::string remarks(const RecordPointers& rows);
+// Cells that differ in nothing but the size of their blocks of columns: time, and whether the codes
+// are the same, layer by layer. Empty if there are none.
+std::string blocks_table(const RecordPointers& rows);
 // Verdicts on cells of `rows`, told apart as in the other tables.
 std::string verdict_table(const std::vector<Verdict>& verdicts, const RecordPointers& rows);
 

@@ -121,6 +121,34 @@ TEST(AwqClipping, ChoosesTheCandidateWithTheLeastOutputErrorOfItsGroup) {
     }
 }
 
+TEST(AwqClipping, OnInputsJudgesTheSameErrorAsOnTheirMoments) {
+  auto weights = random({5, 40}, 11);
+  weights.select(1, 7).mul_(6);
+  auto x = random({200, 40}, 12);
+  x.select(1, 7).mul_(0.05);
+  for (const int64_t group : {-1, 16}) {
+    auto rule = four_bits(group);
+    rule.quant.bits = 3;
+    rule.include_zero = false;
+    const auto by_moments = clip_weights(weights, at::mm(x.t(), x), rule, 20, 0.5);
+    const auto by_inputs = clip_weights_on(weights, x, rule, 20, 0.5);
+    EXPECT_TRUE(at::equal(by_inputs, by_moments)) << group;
+    // In half precision every product, sum and square is rounded, and still much is clipped.
+    const auto in_half = clip_weights_on(weights.to(at::kHalf), x.to(at::kHalf), rule, 20, 0.5);
+    EXPECT_EQ(in_half.scalar_type(), at::kHalf);
+    EXPECT_GT(
+        at::isclose(in_half.to(at::kFloat), by_moments, 1e-3).to(at::kDouble).mean().item<double>(),
+        0.8);
+  }
+}
+
+TEST(AwqScales, StayInTheDtypeOfTheMean) {
+  const auto mean = at::tensor({0.3f, 1.7f, 5.1f});
+  const auto half = awq_scales(mean.to(at::kHalf), 0.35);
+  EXPECT_EQ(half.scalar_type(), at::kHalf);
+  EXPECT_TRUE(at::allclose(half.to(at::kFloat), awq_scales(mean, 0.35), 2e-3));
+}
+
 TEST(AwqReferenceGrid, NeedNotIncludeZeroAndClampsItsZeroPoint) {
   auto rule = four_bits(-1);
   rule.include_zero = false;
@@ -131,7 +159,9 @@ TEST(AwqReferenceGrid, NeedNotIncludeZeroAndClampsItsZeroPoint) {
   const auto below = fit_grid(at::tensor({-4.0f, -2.5f, -1.0f}).unsqueeze(0), rule);
   EXPECT_EQ(below.zero.item<double>(), 15);
   const auto constant = fit_grid(at::tensor({0.5f, 0.5f}).unsqueeze(0), rule);
-  EXPECT_NEAR(constant.scale.item<double>(), 1e-5 / 15, 1e-8);
+  EXPECT_NEAR(constant.scale.item<double>(), 1e-5 / 15, 1e-12);
+  const auto in_half = fit_grid(at::tensor({0.5f, 0.5f}).to(at::kHalf).unsqueeze(0), rule);
+  EXPECT_NEAR(in_half.scale.item<double>(), 1e-5 / 15, std::pow(2.0, -25));
 }
 
 // A block of two stages: gate and up read the input, down reads relu(gate) * up. A norm weight

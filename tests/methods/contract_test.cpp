@@ -103,6 +103,11 @@ std::vector<Variant> all_variants() {
         v.compat.reference_dead_columns = true;
       }),
       with([](Variant& v) {
+        v.name = "inverse updates, blocks of 5";
+        v.method.block_size = 5;
+        v.method.solver = SolverKind::kInverseUpdates;
+      }),
+      with([](Variant& v) {
         v.name = "as published, rows";
         v.quant.group_size = -1;
         v.quant.symmetric = true;

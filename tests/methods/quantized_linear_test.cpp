@@ -50,6 +50,28 @@ TEST(QuantizedLinear, CountsEveryStoredBit) {
 }
 
 // Fault GG-14: a group count is that of the logical columns; nothing is padded.
+TEST(QuantizedLinear, CodesHaveAHashThatOnlyTheyDecide) {
+  QuantizedLinear linear;
+  linear.codes = at::arange(35, at::kByte).view({5, 7}) % 8;
+  linear.scales = at::ones({5, 1});
+  const std::string hash = linear.codes_hash();
+  EXPECT_EQ(hash.size(), 16u);
+  QuantizedLinear same = linear;
+  same.scales = at::full({5, 1}, 2.0f);
+  EXPECT_EQ(same.codes_hash(), hash);
+  same.codes = linear.codes.t().contiguous().t();  // other strides, same codes
+  EXPECT_EQ(same.codes_hash(), hash);
+  for (const int64_t place : {0, 7, 8, 34}) {
+    same.codes = linear.codes.clone();
+    same.codes.view({-1})[place].bitwise_xor_(1);
+    EXPECT_NE(same.codes_hash(), hash) << place;
+  }
+  same.codes = linear.codes.clone();
+  same.codes[0].copy_(linear.codes[1]);
+  same.codes[1].copy_(linear.codes[0]);
+  EXPECT_NE(same.codes_hash(), hash) << "two rows changed places";
+}
+
 TEST(QuantizedLinear, GroupsCountLogicalColumns) {
   const QuantConfig quant{.bits = 4, .group_size = 32};
   EXPECT_EQ(quant.groups(344), 11);

@@ -578,6 +578,10 @@ TEST(Plan, ContradictionsAreErrors) {
       "[p.yaml:3:29 method.order] expected natural, act, reverse or random:SEED for gptq, got "
       "'greedy', which only obq has");
   EXPECT_EQ(fault_of("method: {name: obq, order: greedy}\n"), "nothing was thrown");
+  EXPECT_EQ(fault_of("method: {name: obq, solver: inverse_updates}\n"),
+            "[p.yaml:3:29 method.solver] expected fast or reference for obq, got "
+            "'inverse_updates', which only gptq has");
+  EXPECT_EQ(fault_of("method: {name: gptq, solver: inverse_updates}\n"), "nothing was thrown");
   EXPECT_THAT(fault_of("method: {name: gptq, order: random:-1}\n"), HasSubstr("random:SEED"));
   EXPECT_THAT(fault_of("method: {name: gptq}\nevaluate: [{perplexity: {seqlen: 8}}]\n"),
               HasSubstr("expected `datasets`, got none"));

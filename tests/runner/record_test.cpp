@@ -33,6 +33,7 @@ Record full_record() {
                  layer("model.layers.0.k", "rtn: not positive definite")};
   full.layers[0].condition = 1e9;
   full.layers[0].tokens = 4096;
+  full.layers[0].codes = "00ff00ff00ff00ff";
   full.seconds = {{"solve", 1.25}, {"hessian", 0.5}};
   full.peak_bytes = {{"host_peak", 123456789012}};
   full.seeds = {{"calibration", 7}};
@@ -64,6 +65,7 @@ TEST(RecordTest, RoundTripsEveryField) {
   EXPECT_EQ(back.metrics[0].samples, full.metrics[0].samples);
   EXPECT_EQ(back.metrics[0].standard_error, full.metrics[0].standard_error);
   EXPECT_EQ(back.layers[0].condition, full.layers[0].condition);
+  EXPECT_EQ(back.layers[0].codes, full.layers[0].codes);
   EXPECT_FALSE(back.layers[0].drift);
   EXPECT_EQ(back.layers[1].status, "rtn: not positive definite");
   EXPECT_EQ(back.seconds, full.seconds);

@@ -23,6 +23,8 @@ namespace {
 using test::layer;
 using test::metric;
 using test::record;
+using testing::AllOf;
+using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
@@ -380,8 +382,8 @@ TEST(ReportTest, LayersHaveTheDocumentedColumns) {
       "cell_id,layer,method,bits,group_size,loss,relative_error,relative_error_heldout,"
       "relative_error_rtn,drift,damping,damping_tries,condition,dead_columns,non_finite_inputs,"
       "outlier_share,clipped,tokens,sequences,status,seconds_hessian,seconds_factor,seconds_"
-      "solve,rule,rows_solved,note\r\n"
-      "g,model.layers.0.q,gptq,4,-1,1.5,0.25,,,,,0,,0,0,,0,0,0,ok,0,0,0,a: quant.bits 8,,b\r\n");
+      "solve,rule,rows_solved,note,codes\r\n"
+      "g,model.layers.0.q,gptq,4,-1,1.5,0.25,,,,,0,,0,0,,0,0,0,ok,0,0,0,a: quant.bits 8,,b,\r\n");
 }
 
 TEST(ReportTest, RulesAreListedWithTheLayersTheyTook) {
@@ -400,6 +402,31 @@ TEST(ReportTest, RulesAreListedWithTheLayersTheyTook) {
                         "  - `*.[qk]: quant.bits 8` -> 4 layers, e.g. 0.q, 0.k, 1.q\n"
                         "  - no rule -> 1 layer: 0.down\n"
                         "  - `1.*: skip true` -> 1 layer: 1.down\n"));
+}
+
+TEST(ReportTest, BlockSizesAreSetBesideEachOtherWithTheirTimeAndCodes) {
+  std::vector<Record> records = three_records();
+  const auto text = [&] { return report_formats().at("md").make.render({records, {}, {}}); };
+  EXPECT_THAT(text(), Not(HasSubstr("Blocks of columns")));
+  const auto add = [&](const std::string& id, const std::string& block, const std::string& second,
+                       double seconds) {
+    Record sample = record(id, "gptq", 3, 5, {1});
+    sample.settings.emplace_back("method.solver", "reference");
+    sample.settings.emplace_back("method.block_size", block);
+    sample.layers = {layer("0.q"), layer("0.k")};
+    sample.layers[0].codes = "aaaaaaaaaaaaaaaa";
+    sample.layers[1].codes = second;
+    sample.seconds = {{"solve", seconds}};
+    records.push_back(sample);
+  };
+  add("a1", "1", "bbbbbbbbbbbbbbbb", 2.5);
+  EXPECT_THAT(text(), Not(HasSubstr("Blocks of columns"))) << "one cell has none beside it";
+  add("a8", "8", "bbbbbbbbbbbbbbbb", 1.25);
+  add("a32", "32", "cccccccccccccccc", 0.5);
+  EXPECT_THAT(text(), HasSubstr("## Blocks of columns: time and codes"));
+  EXPECT_THAT(text(), AllOf(ContainsRegex("\\| +1 \\| +2.50 \\| [0-9a-f]+ \\| first +\\|"),
+                            ContainsRegex("\\| +8 \\| +1.25 \\| [0-9a-f]+ \\| 2 of 2 +\\|"),
+                            ContainsRegex("\\| +32 \\| +0.500 \\| [0-9a-f]+ \\| 1 of 2 +\\|")));
 }
 
 TEST(ReportTest, WritesAllFilesAndCanBeRebuiltFromRecords) {

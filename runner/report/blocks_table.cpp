@@ -1,0 +1,85 @@
+#include <algorithm>
+#include <map>
+
+#include "common/hash.h"
+#include "runner/report/markdown_sections.h"
+#include "runner/report/markdown_table.h"
+#include "runner/report/number_format.h"
+#include "runner/report/settings_summary.h"
+
+namespace gptqb {
+namespace {
+
+constexpr const char* kBlockSize = "method.block_size";
+
+// Settings without the block size: equal for cells that differ in nothing else.
+std::string key_of(const Record& record) {
+  std::string key;
+  for (const auto& [name, value] : record.settings)
+    if (name != kBlockSize) key += name + "=" + value + "\n";
+  return key;
+}
+
+// The first digits of a hash over all layers.
+std::string codes_text(const Record& record) {
+  std::string all;
+  for (const LayerHealth& layer : record.layers) all += layer.codes + "\n";
+  return sha256_hex(all).substr(0, 8);
+}
+
+std::string same_codes_text(const Record& record, const Record& first) {
+  if (&record == &first) return "first";
+  size_t same = 0;
+  for (size_t i = 0; i < record.layers.size(); ++i)
+    same += i < first.layers.size() && record.layers[i].codes == first.layers[i].codes;
+  return std::to_string(same) + " of " + std::to_string(record.layers.size());
+}
+
+bool has_codes(const Record& record) {
+  return record.status == CellStatus::kOk && !record.setting(kBlockSize).empty() &&
+         std::any_of(record.layers.begin(), record.layers.end(),
+                     [](const LayerHealth& layer) { return !layer.codes.empty(); });
+}
+
+}  // namespace
+
+std::string blocks_table(const RecordPointers& rows) {
+  std::vector<RecordPointers> groups;
+  std::map<std::string, size_t> place;
+  for (const Record* row : rows) {
+    if (!has_codes(*row)) continue;
+    const auto [at, is_new] = place.emplace(key_of(*row), groups.size());
+    if (is_new) groups.emplace_back();
+    groups[at->second].push_back(row);
+  }
+  std::erase_if(groups, [](const RecordPointers& group) { return group.size() < 2; });
+  if (groups.empty()) return "";
+
+  RecordPointers shown;
+  for (const RecordPointers& group : groups) shown.insert(shown.end(), group.begin(), group.end());
+  auto settings = varying_beside_label(shown);
+  std::erase(settings, kBlockSize);
+  MarkdownTable table;
+  table.add_column("cells");
+  for (const std::string& key : settings) table.add_column(key);
+  table.add_column("block size", true);
+  table.add_column("solve, s", true);
+  table.add_column("codes");
+  table.add_column("layers with the first one's codes");
+  for (const RecordPointers& group : groups)
+    for (const Record* row : group) {
+      std::vector<std::string> cells = {cell_label(*row)};
+      for (const std::string& key : settings) cells.push_back(row->setting(key));
+      const auto seconds = find_metric(*row, "seconds.solve");
+      cells.push_back(row->setting(kBlockSize));
+      cells.push_back(seconds ? significant_text(seconds->value, 3) : "");
+      cells.push_back(codes_text(*row));
+      cells.push_back(same_codes_text(*row, *group.front()));
+      table.add_row(std::move(cells));
+    }
+  return "## Blocks of columns: time and codes\n\n" + table.text() +
+         "\nSolve: seconds for columns and errors of all layers, without factors. Codes: a hash of "
+         "those of all layers.\n";
+}
+
+}  // namespace gptqb
