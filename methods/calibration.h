@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "methods/method_config.h"
+
 namespace gptqb {
 
 // How the second moments are summed: the same number but for rounding, which large models amplify.
@@ -19,10 +21,12 @@ enum class Accumulation {
 // Sums x x^T over calibration tokens. One object serves all linears that read the same input.
 class CalibrationStats {
  public:
-  // `outlier_threshold`: count input columns with values of at least this size, window by window.
+  // `precision`: of kSum's products on a GPU (second_moments_gpu.h). `outlier_threshold`: count
+  // input columns with values of at least this size, window by window.
   CalibrationStats(int64_t in_features, at::Device device,
                    Accumulation accumulation = Accumulation::kSum,
-                   std::optional<double> outlier_threshold = {});
+                   std::optional<double> outlier_threshold = {},
+                   ProductPrecision precision = ProductPrecision::kFp32);
 
   // `x` [sequences, seqlen, in] in any float dtype on the device; each product is summed in f32.
   void add(const at::Tensor& x);
@@ -43,11 +47,11 @@ class CalibrationStats {
   std::optional<double> outlier_share() const;
 
  private:
-  void add_sum(const at::Tensor& flat);
   void add_published(const at::Tensor& x);
 
   at::Tensor sum_;  // f32 [in, in]; kPublished: H itself
   Accumulation accumulation_;
+  ProductPrecision precision_;
   int64_t tokens_ = 0;
   int64_t sequences_ = 0;
   int64_t non_finite_ = 0;

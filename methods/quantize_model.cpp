@@ -215,7 +215,7 @@ class Driver {
                                   : Accumulation::kSum;
     if (!stats)
       stats = std::make_unique<CalibrationStats>(input.size(-1), input.device(), accumulation,
-                                                 outlier_threshold_);
+                                                 outlier_threshold_, options_.method.precision);
     stats->add(input);
     seconds += clock_.total() - before;
     clock_.enter("forward");

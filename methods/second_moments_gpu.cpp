@@ -28,23 +28,58 @@ int64_t panel_columns(int64_t in_features) {
   return std::max<int64_t>(512, in_features / 8 / 128 * 128);
 }
 
+// Calls action(target, panel, rest) for the panels of columns whose products reach the upper
+// triangle.
+template <class Action>
+void for_each_panel(at::Tensor& sum, const at::Tensor& x, const Action& action) {
+  const int64_t n = x.size(1);
+  const int64_t columns = panel_columns(n);
+  for (int64_t begin = 0; begin < n; begin += columns) {
+    const int64_t width = std::min(columns, n - begin);
+    action(sum.narrow(0, begin, width).narrow(1, begin, n - begin), x.narrow(1, begin, width).t(),
+           x.narrow(1, begin, n - begin));
+  }
+}
+
+// Values that are widened to f32 at a time: 256 MiB, which fill the GPU.
+constexpr int64_t kWidened = int64_t{1} << 26;
+
+// Calls action(part) for runs of at most `tokens` rows of x.
+template <class Action>
+void for_each_part(const at::Tensor& x, int64_t tokens, const Action& action) {
+  for (int64_t begin = 0; begin < x.size(0); begin += tokens)
+    action(x.narrow(0, begin, std::min(tokens, x.size(0) - begin)));
+}
+
+void add_in_float32(at::Tensor& sum, const at::Tensor& x) {
+  for_each_part(x, std::max<int64_t>(1, kWidened / x.size(1)), [&](const at::Tensor& part) {
+    for_each_panel(sum, part.to(at::kFloat),
+                   [](at::Tensor target, const at::Tensor& panel, const at::Tensor& rest) {
+                     target.addmm_(panel, rest);
+                   });
+  });
+}
+
+void add_by_tensor_cores(at::Tensor& sum, const at::Tensor& x, int64_t tokens) {
+  const SumInFloat32 exact;
+  for_each_part(x, tokens, [&](const at::Tensor& part) {
+    for_each_panel(sum, part,
+                   [](at::Tensor target, const at::Tensor& panel, const at::Tensor& rest) {
+                     at::addmm_out(target, target, panel, rest, at::kFloat);
+                   });
+  });
+}
+
 }  // namespace
 
 int64_t tokens_per_sum(int64_t in_features) { return in_features <= 2048 ? 256 : 2048; }
 
-void add_second_moments_gpu(at::Tensor& sum, const at::Tensor& x, int64_t tokens) {
-  const SumInFloat32 exact;
-  const int64_t n = x.size(1);
-  const int64_t panel = panel_columns(n);
-  for (int64_t first = 0; first < x.size(0); first += tokens) {
-    const auto part = x.narrow(0, first, std::min(tokens, x.size(0) - first));
-    for (int64_t begin = 0; begin < n; begin += panel) {
-      const int64_t width = std::min(panel, n - begin);
-      auto target = sum.narrow(0, begin, width).narrow(1, begin, n - begin);
-      at::addmm_out(target, target, part.narrow(1, begin, width).t(),
-                    part.narrow(1, begin, n - begin), at::kFloat);
-    }
-  }
+void add_second_moments_gpu(at::Tensor& sum, const at::Tensor& x, ProductPrecision precision) {
+  if (precision == ProductPrecision::kFp32 || x.element_size() != 2)
+    add_in_float32(sum, x);
+  else
+    add_by_tensor_cores(
+        sum, x, precision == ProductPrecision::kTf32 ? x.size(0) : tokens_per_sum(x.size(1)));
 }
 
 }  // namespace gptqb

@@ -376,7 +376,7 @@ void append_method(std::vector<KeySpec>& table) {
              {{"fp32", ProductPrecision::kFp32},
               {"tf32x3", ProductPrecision::kTf32x3},
               {"tf32", ProductPrecision::kTf32}},
-             "float32 products of the fast solver on a GPU; tf32x3 is as exact as fp32"));
+             "products on a GPU of the fast solver and its Hessians; tf32x3 is as exact as fp32"));
   table.push_back(choice("method.on_failure", method, &MethodConfig::on_failure,
                          {{"raise_damping", OnFailure::kRaiseDamping},
                           {"error", OnFailure::kError},

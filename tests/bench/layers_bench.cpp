@@ -4,9 +4,9 @@
 //
 //   bench_layers DEVICE REPETITIONS ROWSxCOLUMNS...     e.g. bench_layers cuda 5 4096x4096
 //
-// 4 bits, groups of 128, fresh grids, float32. CSV on stdout: medians, smallest and largest, in
-// seconds. Hessians are of float16 inputs with heavy-tailed features, so that they are as
-// ill-conditioned as real ones.
+// 4 bits, groups of 128, fresh grids, float32; PRECISION in the environment is fp32, tf32x3 or
+// tf32. CSV on stdout: medians, smallest and largest, in seconds. Hessians are of float16 inputs
+// with heavy-tailed features, so that they are as ill-conditioned as real ones.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -58,13 +58,14 @@ double solve(const SweepProblem& problem, const Factor& factor, bool published) 
   return watch.seconds();
 }
 
-void measure(int64_t rows, int64_t columns, at::Device device, int64_t repetitions) {
+void measure(int64_t rows, int64_t columns, at::Device device, int64_t repetitions,
+             ProductPrecision precision) {
   at::manual_seed(1);
   const auto x = inputs(columns, device);
   Times times;
   at::Tensor h;
   for (int64_t i = 0; i < repetitions + 1; ++i) {
-    CalibrationStats stats(columns, device);
+    CalibrationStats stats(columns, device, Accumulation::kSum, {}, precision);
     const Stopwatch watch(device);
     for (int64_t begin = 0; begin < kSequences; begin += kAtOnce) stats.add(x);
     const double seconds = watch.seconds();
@@ -74,7 +75,7 @@ void measure(int64_t rows, int64_t columns, at::Device device, int64_t repetitio
   SweepProblem problem{.layer = "bench",
                        .weights = at::randn({rows, columns}, h.options()) * 0.02,
                        .rule = {.quant = {.bits = 4, .group_size = 128}},
-                       .method = {},
+                       .method = {.precision = precision},
                        .compat = {}};
   for (int64_t i = 0; i < repetitions + 1; ++i) {
     const Stopwatch watch(device);
@@ -110,12 +111,17 @@ int run(int argc, char** argv) {
     return 2;
   }
   const at::Device device{std::string(argv[1])};
+  const char* named = std::getenv("PRECISION");
+  const std::string name = named != nullptr ? named : "tf32x3";
+  const auto precision = name == "fp32"   ? ProductPrecision::kFp32
+                         : name == "tf32" ? ProductPrecision::kTf32
+                                          : ProductPrecision::kTf32x3;
   for (int i = 3; i < argc; ++i) {
     const std::string shape = argv[i];
     const size_t by = shape.find('x');
     if (by == std::string::npos) return 2;
     measure(std::atoll(shape.c_str()), std::atoll(shape.c_str() + by + 1), device,
-            std::atoll(argv[2]));
+            std::atoll(argv[2]), precision);
   }
   return 0;
 }

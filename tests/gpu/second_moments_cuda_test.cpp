@@ -1,0 +1,48 @@
+// Second moments of 16-bit inputs on a GPU against float64.
+#include <gtest/gtest.h>
+
+#include "methods/second_moments_gpu.h"
+
+namespace gptqb {
+namespace {
+
+// Largest error over the largest value, of inputs with features of very different sizes.
+double error_of(int64_t features, at::ScalarType dtype, ProductPrecision precision) {
+  at::manual_seed(features);
+  const auto sizes = at::randn({features}).exp_();
+  const auto x = (at::randn({20000, features}) * sizes).to(dtype).cuda();
+  auto sum = at::zeros({features, features}, x.options().dtype(at::kFloat));
+  add_second_moments_gpu(sum, x.narrow(0, 0, 7000), precision);
+  add_second_moments_gpu(sum, x.narrow(0, 7000, 13000), precision);
+  const auto wide = x.to(at::kDouble);
+  const auto exact = at::mm(wide.t(), wide).triu();
+  const auto difference = (sum.to(at::kDouble).triu() - exact).abs().max();
+  return (difference / exact.max()).item<double>();
+}
+
+TEST(SecondMomentsCuda, EachPrecisionIsWithinItsBound) {
+  for (const int64_t features : {1, 7, 64, 576, 1000, 2049})
+    for (const auto dtype : {at::kHalf, at::kBFloat16}) {
+      SCOPED_TRACE(std::to_string(features) + " " + at::toString(dtype));
+      const double plain = error_of(features, dtype, ProductPrecision::kFp32);
+      const double few = error_of(features, dtype, ProductPrecision::kTf32x3);
+      const double many = error_of(features, dtype, ProductPrecision::kTf32);
+      std::printf("%lld %s: fp32 %.2e, tf32x3 %.2e, tf32 %.2e\n", static_cast<long long>(features),
+                  at::toString(dtype), plain, few, many);
+      EXPECT_LT(plain, 3e-6);
+      EXPECT_LT(few, 5e-6);
+      EXPECT_LT(many, 2e-5);
+    }
+}
+
+TEST(SecondMomentsCuda, Float32InputsKeepFloat32Products) {
+  at::manual_seed(1);
+  const auto x = at::randn({3000, 300}).cuda();
+  auto sum = at::zeros({300, 300}, x.options());
+  add_second_moments_gpu(sum, x, ProductPrecision::kTf32);
+  const auto wide = x.to(at::kDouble);
+  EXPECT_TRUE(at::allclose(sum.to(at::kDouble).triu(), at::mm(wide.t(), wide).triu(), 1e-4, 1e-2));
+}
+
+}  // namespace
+}  // namespace gptqb
