@@ -270,7 +270,7 @@ void check_together(const Settings& settings, const Values& values, Faults& faul
   if (const auto solver = settings.find("method.solver");
       solver != settings.end() && solver->second.value == "inverse_updates")
     for (const std::string& method : methods)
-      if (method != "gptq" && one_method_uses(method, "method.solver"))
+      if (method != "gptq" && method_uses(method, "method.solver"))
         faults.add(solver->second.position, "method.solver",
                    "expected fast or reference for " + method +
                        ", got 'inverse_updates', which only gptq has");

@@ -116,8 +116,10 @@ TEST_P(SyntheticModels, InputFeaturesHaveHeavyTails) {
   }
 }
 
+std::string name_of(const testing::TestParamInfo<std::string>& family) { return family.param; }
+
 INSTANTIATE_TEST_SUITE_P(Families, SyntheticModels, testing::Values("opt", "bloom", "llama"),
-                         testing::PrintToStringParamName());
+                         name_of);
 
 }  // namespace
 }  // namespace gptqb
