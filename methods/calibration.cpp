@@ -60,8 +60,10 @@ void CalibrationStats::add(const at::Tensor& x) {
   const int64_t count = bad.sum().item<int64_t>();
   if (count == 0) return;
   non_finite_ += count;
-  if (first_non_finite_column_ < 0)
-    first_non_finite_column_ = bad.any(0).to(at::kInt).argmax().item<int64_t>();
+  if (first_non_finite_column_ >= 0) return;
+  const int64_t first = bad.reshape({-1}).to(at::kInt).argmax().item<int64_t>();
+  first_non_finite_sequence_ = sequences_ - x.size(0) + first / (x.size(1) * n);
+  first_non_finite_column_ = first % n;
 }
 
 std::optional<double> CalibrationStats::outlier_share() const {

@@ -39,9 +39,11 @@ class CalibrationStats {
   int64_t in_features() const { return sum_.size(0); }
   int64_t tokens() const { return tokens_; }
   int64_t sequences() const { return sequences_; }
-  // Input values that were NaN or infinite, and the first column one was seen in (-1: none). A
-  // solver must refuse them by name: damping does not help (faults QN-02).
+  // Input values that were NaN or infinite, and where the first of them stands: the sequence,
+  // counted over all calls of add(), and the input column (-1: none). A solver must refuse them by
+  // name: damping does not help (faults QN-02).
   int64_t non_finite_inputs() const { return non_finite_; }
+  int64_t first_non_finite_sequence() const { return first_non_finite_sequence_; }
   int64_t first_non_finite_column() const { return first_non_finite_column_; }
   // Share of the input columns that hold an outlier, mean over the windows; empty if not counted.
   std::optional<double> outlier_share() const;
@@ -55,6 +57,7 @@ class CalibrationStats {
   int64_t tokens_ = 0;
   int64_t sequences_ = 0;
   int64_t non_finite_ = 0;
+  int64_t first_non_finite_sequence_ = -1;
   int64_t first_non_finite_column_ = -1;
   std::optional<double> outlier_threshold_;
   int64_t outlier_columns_ = 0;  // summed over windows

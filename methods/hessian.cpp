@@ -21,7 +21,8 @@ void check_calibration(const CalibrationStats& stats, const at::Tensor& h,
   if (stats.non_finite_inputs() > 0)
     throw Error(layer,
                 "expected finite activations, got " + std::to_string(stats.non_finite_inputs()) +
-                    " NaN or infinite values, the first in input column " +
+                    " NaN or infinite values, the first in calibration window " +
+                    std::to_string(stats.first_non_finite_sequence()) + ", input column " +
                     std::to_string(stats.first_non_finite_column()) +
                     ". The model overflows before this layer: run it in a wider model.dtype");
   const auto diagonal = h.diagonal().isfinite();

@@ -51,6 +51,11 @@ at::Tensor checked_weights(const LinearProblem& problem, at::ScalarType dtype) {
   return weight.to(dtype);
 }
 
+void require_stats(const LinearProblem& problem) {
+  if (problem.stats == nullptr)
+    throw Error(problem.layer, "expected calibration statistics, got none");
+}
+
 LayerHealth start_health(const LinearProblem& problem, const std::string& method) {
   LayerHealth health;
   health.layer = problem.layer;
@@ -61,6 +66,10 @@ LayerHealth start_health(const LinearProblem& problem, const std::string& method
     health.tokens = problem.stats->tokens();
     health.sequences = problem.stats->sequences();
     health.non_finite_inputs = problem.stats->non_finite_inputs();
+    if (health.non_finite_inputs > 0)
+      health.note = "inputs that are not finite, the first in calibration window " +
+                    std::to_string(problem.stats->first_non_finite_sequence()) + ", input column " +
+                    std::to_string(problem.stats->first_non_finite_column());
   }
   return health;
 }

@@ -55,12 +55,15 @@ TEST(CalibrationStats, CountsInputsThatAreNotFinite) {
   CalibrationStats stats(6, at::kCPU);
   stats.add(x);
   EXPECT_EQ(stats.first_non_finite_column(), -1);
-  x[0][1][4] = INFINITY;
+  EXPECT_EQ(stats.first_non_finite_sequence(), -1);
+  x[1][0][4] = INFINITY;
   x[1][2][5] = NAN;
   stats.add(x);
   stats.add(at::ones({1, 3, 6}));
   EXPECT_EQ(stats.non_finite_inputs(), 2);
+  // Four columns and a sequence before it, and two sequences of the call before.
   EXPECT_EQ(stats.first_non_finite_column(), 4);
+  EXPECT_EQ(stats.first_non_finite_sequence(), 3);
 }
 
 TEST(CalibrationStats, RefusesOtherShapes) {

@@ -81,8 +81,14 @@ TEST_P(BothSolvers, NonFiniteActivationsAreNamed) {
   const auto message = error_of(problem_for(normal_matrix(3, 6, 2).to(at::kFloat), &stats));
   EXPECT_THAT(message,
               AllOf(StartsWith("[model.layers.3.mlp.down_proj] expected finite activations"),
-                    HasSubstr("1 NaN or infinite"), HasSubstr("input column 3"),
+                    HasSubstr("1 NaN or infinite"),
+                    HasSubstr("the first in calibration window 0, input column 3"),
                     Not(HasSubstr("damping"))));
+  // A method that can do without data goes on, and says so.
+  const auto rtn = quantize_with("rtn", problem_for(normal_matrix(3, 6, 2).to(at::kFloat), &stats));
+  EXPECT_EQ(rtn.health.status, "ok");
+  EXPECT_EQ(rtn.health.note,
+            "inputs that are not finite, the first in calibration window 0, input column 3");
   const auto huge = stats_of(at::full({1, 2, 6}, 1e30f));
   EXPECT_THAT(error_of(problem_for(at::ones({3, 6}), &huge)),
               AllOf(HasSubstr("fit float32"), HasSubstr("column 0"), Not(HasSubstr("damping"))));
