@@ -9,6 +9,9 @@ namespace gptqb {
 // weight that is not finite, and a shape that does not fit the statistics.
 at::Tensor checked_weights(const LinearProblem& problem, at::ScalarType dtype);
 
+// Throws Error naming the layer if there are no statistics.
+void require_stats(const LinearProblem& problem);
+
 // Identity, counts and whatever calibration says, before the errors are known.
 LayerHealth start_health(const LinearProblem& problem, const std::string& method);
 

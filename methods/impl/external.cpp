@@ -45,8 +45,7 @@ class External : public Quantizer {
     if (problem.external == nullptr)
       throw Error(problem.layer,
                   "expected a program for method external, got none. Set method.command");
-    if (problem.stats == nullptr)
-      throw Error(problem.layer, "expected calibration statistics, got none");
+    require_stats(problem);
     const Stopwatch watch(problem.weight.device());
     checked_weights(problem, at::kFloat);
     check_calibration(*problem.stats, problem.stats->hessian(), problem.layer);

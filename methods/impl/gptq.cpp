@@ -19,8 +19,7 @@ class Gptq : public Quantizer {
   bool needs_stats() const override { return true; }
 
   LayerResult quantize(const LinearProblem& problem) const override {
-    if (problem.stats == nullptr)
-      throw Error(problem.layer, "expected calibration statistics, got none");
+    require_stats(problem);
     if (problem.method.order == ColumnOrder::kGreedy)
       throw Error(
           problem.layer,

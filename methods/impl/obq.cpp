@@ -31,8 +31,7 @@ class Obq : public Quantizer {
   bool needs_stats() const override { return true; }
 
   LayerResult quantize(const LinearProblem& given) const override {
-    if (given.stats == nullptr)
-      throw Error(given.layer, "expected calibration statistics, got none");
+    require_stats(given);
     if (given.method.outlier_first && given.quant.bits == QuantConfig::kTernary)
       throw Error(given.layer,
                   "expected a grid of equal steps for method.outlier_first, got ternary levels");
