@@ -73,6 +73,24 @@ std::unique_ptr<WeightSource> bound(std::unique_ptr<WeightSource> weights,
 
 }  // namespace
 
+void DecoderFacts::add(const std::string& name, std::vector<int64_t> shape) {
+  table.specs.push_back({name, std::move(shape)});
+}
+
+void DecoderFacts::add_norm(const std::string& name, int64_t width) {
+  add(name + ".weight", {width});
+  add(name + ".bias", {width});
+}
+
+void DecoderFacts::add_linear(const std::string& name, int64_t out, int64_t in, bool bias) {
+  add(block_prefix + "{}." + name + ".weight", {out, in});
+  if (bias) add(block_prefix + "{}." + name + ".bias", {out});
+}
+
+void DecoderFacts::add_head(int64_t width) {
+  table.specs.push_back({head, {vocab_size, width}, true});
+}
+
 Decoder::Decoder(ModelSource source, DecoderFacts facts)
     : facts_(std::move(facts)),
       weights_(bound(std::move(source.weights), facts_.table)),

@@ -26,6 +26,15 @@ struct DecoderFacts {
   bool tied_head = false;
   int64_t vocab_size = 0;
   int64_t max_positions = 0;
+
+  // Adds a tensor to the table, by its full name with {} for the block's number.
+  void add(const std::string& name, std::vector<int64_t> shape);
+  // A norm of a scale and a shift [width] each, by its full name.
+  void add_norm(const std::string& name, int64_t width);
+  // A linear of each block, by its name within the block: weight [out, in], and bias [out].
+  void add_linear(const std::string& name, int64_t out, int64_t in, bool bias);
+  // The head [vocabulary, width], which a tied checkpoint may lack.
+  void add_head(int64_t width);
 };
 
 class Decoder : public CausalLm {

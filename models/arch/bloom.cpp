@@ -84,31 +84,18 @@ DecoderFacts bloom_facts(const BloomConfig& config) {
   facts.vocab_size = config.vocab_size;
   facts.max_positions = config.max_positions;
 
-  TensorTable& table = facts.table;
-  table.prefix = root;
-  table.other_prefixes = {""};  // the published conversions
-  table.blocks = config.blocks;
-  const auto add = [&](const std::string& name, std::vector<int64_t> shape) {
-    table.specs.push_back({root + name, std::move(shape)});
-  };
-  const auto add_norm = [&](const std::string& name) {
-    add(name + ".weight", {config.hidden});
-    add(name + ".bias", {config.hidden});
-  };
-  const auto add_linear = [&](const std::string& name, int64_t out, int64_t in) {
-    add("h.{}." + name + ".weight", {out, in});
-    add("h.{}." + name + ".bias", {out});
-  };
-  add("word_embeddings.weight", {config.vocab_size, config.hidden});
-  add_norm("word_embeddings_layernorm");
-  add_norm("h.{}.input_layernorm");
-  add_linear("self_attention.query_key_value", 3 * config.hidden, config.hidden);
-  add_linear("self_attention.dense", config.hidden, config.hidden);
-  add_norm("h.{}.post_attention_layernorm");
-  add_linear("mlp.dense_h_to_4h", 4 * config.hidden, config.hidden);
-  add_linear("mlp.dense_4h_to_h", config.hidden, 4 * config.hidden);
-  add_norm("ln_f");
-  table.specs.push_back({facts.head, {config.vocab_size, config.hidden}, true});
+  // Without prefix: the published conversions.
+  facts.table = {.prefix = root, .other_prefixes = {""}, .blocks = config.blocks, .specs = {}};
+  facts.add(facts.embedding, {config.vocab_size, config.hidden});
+  facts.add_norm(root + "word_embeddings_layernorm", config.hidden);
+  facts.add_norm(root + "h.{}.input_layernorm", config.hidden);
+  facts.add_linear("self_attention.query_key_value", 3 * config.hidden, config.hidden, true);
+  facts.add_linear("self_attention.dense", config.hidden, config.hidden, true);
+  facts.add_norm(root + "h.{}.post_attention_layernorm", config.hidden);
+  facts.add_linear("mlp.dense_h_to_4h", 4 * config.hidden, config.hidden, true);
+  facts.add_linear("mlp.dense_4h_to_h", config.hidden, 4 * config.hidden, true);
+  facts.add_norm(root + "ln_f", config.hidden);
+  facts.add_head(config.hidden);
   return facts;
 }
 

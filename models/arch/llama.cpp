@@ -82,29 +82,19 @@ DecoderFacts llama_facts(const LlamaConfig& config) {
   facts.vocab_size = config.vocab_size;
   facts.max_positions = config.max_positions;
 
-  TensorTable& table = facts.table;
-  table.prefix = "model.";
-  table.other_prefixes = {""};
-  table.blocks = config.blocks;
-  const auto add = [&](const std::string& name, std::vector<int64_t> shape) {
-    table.specs.push_back({name, std::move(shape)});
-  };
-  const auto add_linear = [&](const std::string& name, int64_t out, int64_t in, bool bias) {
-    add("model.layers.{}." + name + ".weight", {out, in});
-    if (bias) add("model.layers.{}." + name + ".bias", {out});
-  };
-  add(facts.embedding, {config.vocab_size, config.hidden});
-  add("model.layers.{}.input_layernorm.weight", {config.hidden});
-  add_linear("self_attn.q_proj", q_rows, config.hidden, config.attention_bias);
-  add_linear("self_attn.k_proj", kv_rows, config.hidden, config.attention_bias);
-  add_linear("self_attn.v_proj", kv_rows, config.hidden, config.attention_bias);
-  add_linear("self_attn.o_proj", config.hidden, q_rows, config.attention_bias);
-  add("model.layers.{}.post_attention_layernorm.weight", {config.hidden});
-  add_linear("mlp.gate_proj", config.intermediate, config.hidden, config.mlp_bias);
-  add_linear("mlp.up_proj", config.intermediate, config.hidden, config.mlp_bias);
-  add_linear("mlp.down_proj", config.hidden, config.intermediate, config.mlp_bias);
-  add("model.norm.weight", {config.hidden});
-  table.specs.push_back({facts.head, {config.vocab_size, config.hidden}, true});
+  facts.table = {.prefix = "model.", .other_prefixes = {""}, .blocks = config.blocks, .specs = {}};
+  facts.add(facts.embedding, {config.vocab_size, config.hidden});
+  facts.add("model.layers.{}.input_layernorm.weight", {config.hidden});
+  facts.add_linear("self_attn.q_proj", q_rows, config.hidden, config.attention_bias);
+  facts.add_linear("self_attn.k_proj", kv_rows, config.hidden, config.attention_bias);
+  facts.add_linear("self_attn.v_proj", kv_rows, config.hidden, config.attention_bias);
+  facts.add_linear("self_attn.o_proj", config.hidden, q_rows, config.attention_bias);
+  facts.add("model.layers.{}.post_attention_layernorm.weight", {config.hidden});
+  facts.add_linear("mlp.gate_proj", config.intermediate, config.hidden, config.mlp_bias);
+  facts.add_linear("mlp.up_proj", config.intermediate, config.hidden, config.mlp_bias);
+  facts.add_linear("mlp.down_proj", config.hidden, config.intermediate, config.mlp_bias);
+  facts.add("model.norm.weight", {config.hidden});
+  facts.add_head(config.hidden);
   return facts;
 }
 

@@ -67,37 +67,27 @@ DecoderFacts opt_facts(const OptConfig& config) {
   facts.vocab_size = config.vocab_size;
   facts.max_positions = config.max_positions;
 
-  TensorTable& table = facts.table;
-  table.prefix = root;
-  table.other_prefixes = {"decoder."};
-  table.blocks = config.blocks;
-  const auto add = [&](const std::string& name, std::vector<int64_t> shape) {
-    table.specs.push_back({name, std::move(shape)});
-  };
-  const auto add_linear = [&](const std::string& name, int64_t out, int64_t in) {
-    add(root + "layers.{}." + name + ".weight", {out, in});
-    if (config.bias) add(root + "layers.{}." + name + ".bias", {out});
-  };
+  facts.table = {
+      .prefix = root, .other_prefixes = {"decoder."}, .blocks = config.blocks, .specs = {}};
   const auto add_norm = [&](const std::string& name) {
-    if (!config.norm_affine) return;
-    add(root + name + ".weight", {config.hidden});
-    add(root + name + ".bias", {config.hidden});
+    if (config.norm_affine) facts.add_norm(root + name, config.hidden);
   };
-  add(facts.embedding, {config.vocab_size, config.embedding_width});
-  add(root + "embed_positions.weight", {config.max_positions + kPositionOffset, config.hidden});
+  facts.add(facts.embedding, {config.vocab_size, config.embedding_width});
+  facts.add(root + "embed_positions.weight",
+            {config.max_positions + kPositionOffset, config.hidden});
   if (config.projects()) {
-    add(root + "project_in.weight", {config.hidden, config.embedding_width});
-    add(root + "project_out.weight", {config.embedding_width, config.hidden});
+    facts.add(root + "project_in.weight", {config.hidden, config.embedding_width});
+    facts.add(root + "project_out.weight", {config.embedding_width, config.hidden});
   }
   add_norm("layers.{}.self_attn_layer_norm");
   for (const char* name :
        {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.out_proj"})
-    add_linear(name, config.hidden, config.hidden);
+    facts.add_linear(name, config.hidden, config.hidden, config.bias);
   add_norm("layers.{}.final_layer_norm");
-  add_linear("fc1", config.ffn, config.hidden);
-  add_linear("fc2", config.hidden, config.ffn);
+  facts.add_linear("fc1", config.ffn, config.hidden, config.bias);
+  facts.add_linear("fc2", config.hidden, config.ffn, config.bias);
   if (config.final_norm) add_norm("final_layer_norm");
-  table.specs.push_back({facts.head, {config.vocab_size, config.embedding_width}, true});
+  facts.add_head(config.embedding_width);
   return facts;
 }
 
