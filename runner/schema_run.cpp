@@ -1,0 +1,94 @@
+// Keys of a document that make no cell: how it runs, what it makes beside cells, and how cells are
+// listed.
+#include "runner/schema_sections.h"
+
+namespace gptqb::schema {
+
+using nlohmann::json;
+
+void append_run(std::vector<KeySpec>& table) {
+  KeySpec dump =
+      word("dump", {"hessians"}, json::array(), "writes H of each layer beside the results");
+  dump.arity = Arity::kList;
+  dump.scope = Scope::kRun;
+  dump.default_text = "[]";
+  table.push_back(dump);
+  table.push_back(
+      with_default(plain("resume", KeyType::kBool, Scope::kRun, "",
+                         "keep finished blocks, so that an interrupted run goes on from them"),
+                   true));
+  for (const char* memory : {"device_memory", "host_memory"})
+    table.push_back(planned(
+        with_words(with_range(with_default(plain(std::string("limits.") + memory, KeyType::kFloat,
+                                                 Scope::kRun, "", "GiB the memory plan may use"),
+                                           "all"),
+                              std::numeric_limits<double>::min()),
+                   {"all"})));
+}
+
+void append_products(std::vector<KeySpec>& table) {
+  const auto kernel = [&](const char* name, KeyType type, Arity arity,
+                          std::vector<std::string> words, double min, const char* meaning) {
+    KeySpec spec = plain(std::string("kernels.") + name, type, Scope::kProduct, "-", meaning);
+    spec.arity = arity;
+    spec.words = std::move(words);
+    spec.range.min = min;
+    table.push_back(planned(spec));
+  };
+  kernel("like", KeyType::kText, Arity::kOne, {}, 0,
+         "kernel throughput at the shapes of a published model");
+  kernel("shapes", KeyType::kText, Arity::kList, {}, 0, "`KxN`, instead of `like`");
+  kernel("m", KeyType::kInteger, Arity::kOneOrList, {}, 1, "rows of the activations");
+  kernel("bits", KeyType::kChoice, Arity::kOneOrList, {"2", "3", "4", "8"}, 0, "bits of a code");
+  kernel("group_size", KeyType::kInteger, Arity::kOneOrList, {"-1"}, 1,
+         "columns that share a scale");
+  kernel("symmetric", KeyType::kBool, Arity::kOneOrList, {}, 0, "fixed zero point");
+  kernel("act_order", KeyType::kBool, Arity::kOneOrList, {}, 0, "columns with a group index");
+  kernel("dtype", KeyType::kChoice, Arity::kOneOrList, {"float16", "bfloat16"}, 0,
+         "of the activations");
+  kernel("cold", KeyType::kBool, Arity::kOne, {}, 0, "flush the cache before each repetition");
+
+  KeySpec path =
+      plain("save.path", KeyType::kPath, Scope::kProduct, "-", "folder of the packed checkpoint");
+  table.push_back(planned(path));
+  KeySpec format =
+      word("save.format", {"gptq", "gptq_v2"}, nullptr, "zero points in v1 or v2 convention");
+  format.default_text = "gptq if symmetric, else gptq_v2";
+  format.scope = Scope::kProduct;
+  table.push_back(planned(format));
+  KeySpec shard = plain("save.shard_size", KeyType::kFloat, Scope::kProduct, "5", "GB a file");
+  shard.default_value = 5.0;
+  shard.range.min = std::numeric_limits<double>::min();
+  table.push_back(planned(shard));
+}
+
+void append_structures(std::vector<KeySpec>& table) {
+  table.push_back(plain("sweep", KeyType::kStructure, Scope::kDocument, "{}",
+                        "dotted key: list of values; every combination becomes a cell"));
+  table.push_back(plain("cells", KeyType::kStructure, Scope::kDocument, "-",
+                        "list of maps of dotted keys, each a cell (or each crossed with `sweep`)"));
+  table.push_back(plain("exclude", KeyType::kStructure, Scope::kDocument, "[]",
+                        "list of maps of dotted keys: combinations left out"));
+  table.push_back(plain("seeds", KeyType::kStructure, Scope::kDocument, "-",
+                        "list of calibration seeds; repeats each cell with each"));
+  table.push_back(
+      plain("expect", KeyType::kStructure, Scope::kDocument, "[]",
+            "list of `{where, metric, value with tolerance.{absolute or relative}, or at_most, or "
+            "at_least, source, confidence}`; each gets a verdict"));
+}
+
+void append_executor(std::vector<KeySpec>& table) {
+  KeySpec executor = word("executor.name", {"local", "slurm"}, "local", "where cells run");
+  executor.scope = Scope::kRun;
+  table.push_back(planned(executor, {"slurm"}));
+  table.push_back(planned(with_range(
+      plain("executor.workers", KeyType::kInteger, Scope::kRun, "-", "slurm: jobs"), 1)));
+  for (const char* text : {"partition", "time", "gres"})
+    table.push_back(planned(plain(std::string("executor.") + text, KeyType::kText, Scope::kRun, "-",
+                                  "slurm: as for sbatch")));
+  table.push_back(planned(with_arity(
+      plain("executor.extra", KeyType::kText, Scope::kRun, "-", "slurm: more options for sbatch"),
+      Arity::kList)));
+}
+
+}  // namespace gptqb::schema
