@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "common/error.h"
 #include "common/text.h"
@@ -31,16 +32,18 @@ std::vector<std::string> linear_names(const BlockModel& model) {
 std::vector<std::string> check_models(const Plan& plan, const fs::path& base) {
   std::vector<std::string> broken;
   std::vector<std::string> faults;
-  std::map<std::string, std::vector<std::string>> names_by_folder;  // empty: not there, or broken
+  // By folder and dtype; no names: not there, or broken.
+  std::map<std::pair<std::string, std::string>, std::vector<std::string>> known;
   for (const PlannedCell& planned : plan.cells) {
     const Cell& cell = planned.cell;
     if (!planned.skip_reason.empty() || cell.model().path.empty()) continue;
     const fs::path folder = base / cell.model().path;
-    const auto [names, is_new] = names_by_folder.try_emplace(folder.string());
+    const std::string& dtype = cell.model().dtype;
+    const auto [names, is_new] = known.try_emplace({folder.string(), dtype});
     std::error_code ignored;
     if (is_new && fs::exists(folder / "config.json", ignored)) {
       try {
-        names->second = linear_names(*open_model(folder, {}));
+        names->second = linear_names(*open_model(folder, {.dtype = dtype}));
       } catch (const std::exception& error) {
         broken.push_back(error.what());
       }

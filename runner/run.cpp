@@ -100,10 +100,7 @@ class PlanRun {
       record.notes = prepared.notes;
       if (std::optional<Record> kept = reusable(cell, record)) {
         ++outcome_.reused;
-        // What it is held against, and its place in the tables, are the experiment file's of today.
-        kept->experiment = record.experiment;
-        kept->position = position;
-        kept->expectations = planned.expectations;
+        take_place_of(record, *kept);
         write_record(options_.output, *kept);
         return std::move(*kept);
       }
@@ -121,11 +118,20 @@ class PlanRun {
     return record;
   }
 
+  // What a kept record is held against, and its place in the tables, are the experiment file's of
+  // today.
+  static void take_place_of(const Record& now, Record& kept) {
+    kept.experiment = now.experiment;
+    kept.position = now.position;
+    kept.expectations = now.expectations;
+  }
+
   // A cell that cannot run now. A finished record of it stays: its inputs may only be out of reach.
   Record skip(Record record, const std::string& reason, int64_t& counter) {
     ++counter;
     if (std::optional<Record> kept = finished_record(record)) {
       progress_.note(label_ + ": the finished record is kept but could not be checked: " + reason);
+      take_place_of(record, *kept);
       kept->notes.push_back("not checked against its inputs in the last run: " + reason);
       return std::move(*kept);
     }
