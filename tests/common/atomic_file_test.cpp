@@ -13,23 +13,19 @@
 #include <vector>
 
 #include "common/error.h"
+#include "tests/support/message.h"
+#include "tests/support/temporary_folder.h"
 
 namespace gptqb {
 namespace {
 
+using test::message_of;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
 // A folder of its own for each test, removed at the end.
 class AtomicFileTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "gptqb_atomic_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   std::vector<std::string> names() const {
     std::vector<std::string> result;
     for (const auto& entry : fs::directory_iterator(folder_))
@@ -37,17 +33,9 @@ class AtomicFileTest : public testing::Test {
     return result;
   }
 
-  fs::path folder_;
+  const test::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
-
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "(nothing thrown)";
-}
 
 TEST_F(AtomicFileTest, WritesExactBytesAndMakesFolders) {
   const std::string content("a\0b\r\n\xff", 6);

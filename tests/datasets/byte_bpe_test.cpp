@@ -6,14 +6,14 @@
 #include "datasets/tokenizers/bpe_model.h"
 #include "datasets/tokenizers/regex.h"
 #include "tests/datasets/expect_error.h"
-#include "tests/datasets/temp_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace gptqb {
 namespace {
 
 using nlohmann::json;
 using test::expect_error;
-using test::TempFolder;
+using test::TemporaryFolder;
 using Ids = std::vector<int32_t>;
 
 // A tokenizer.json of seven tokens and one merge.
@@ -42,7 +42,7 @@ class TokenizerJson : public testing::Test {
     all.insert(all.end(), parts.begin(), parts.end());
     expect_error([&] { open(tokenizer); }, all);
   }
-  TempFolder folder_;
+  TemporaryFolder folder_;
 };
 
 // Expected ids from tokenizers 0.23.
@@ -124,14 +124,14 @@ TEST_F(TokenizerJson, DamagedFilesAreErrors) {
 }
 
 TEST(OpenTokenizer, NamesWhatItLookedFor) {
-  TempFolder folder;
+  TemporaryFolder folder;
   expect_error([&] { open_tokenizer(folder.path()); },
                {folder.path().string(),
                 "expected tokenizer.json, tokenizer.model, or vocab.json and merges.txt"});
 }
 
 TEST(OpenTokenizer, MergesFileFaultsNameTheLine) {
-  TempFolder folder;
+  TemporaryFolder folder;
   folder.write("vocab.json", R"({"a": 0, "b": 1, "ab": 2})");
   folder.write("merges.txt", "#version: 0.2\na b\n\nab\n");
   expect_error([&] { open_tokenizer(folder.path()); }, {"merges.txt:4]", "got 'ab'"});

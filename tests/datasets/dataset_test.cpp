@@ -9,14 +9,14 @@
 
 #include "datasets/overlap.h"
 #include "tests/datasets/expect_error.h"
-#include "tests/datasets/temp_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace gptqb {
 namespace {
 
 namespace fs = std::filesystem;
 using test::expect_error;
-using test::TempFolder;
+using test::TemporaryFolder;
 
 Corpus load(const std::string& name, Purpose purpose, const fs::path& root) {
   return load_corpus(DatasetSpec::parse(name), purpose, root, root);
@@ -35,7 +35,7 @@ TEST(DatasetRegistry, OneFileForEachLine) {
 }
 
 TEST(DatasetRegistry, EveryEntryKeepsTheContract) {
-  TempFolder empty;
+  TemporaryFolder empty;
   for (const auto& entry : datasets().entries()) {
     SCOPED_TRACE(entry.name);
     EXPECT_FALSE(entry.summary.empty());
@@ -89,7 +89,7 @@ TEST(Datasets, MissingFileNamesEveryPathAndHowToGetIt) {
 
 // TD-16: 10 lines, 4 of them blank; blank ones are rows, and empty.
 TEST(WikiText2, BlankLinesAreEmptyRowsAndOthersKeepTheirNewline) {
-  TempFolder root;
+  TemporaryFolder root;
   root.write("wikitext-2-raw/wiki.test.raw",
              " \n = A = \n \n first row . \n second\xC2\xA0row . \n\n = B = \n   \n x \ny");
   const Corpus corpus = load("wikitext2", Purpose::kEvaluation, root.path());
@@ -105,7 +105,7 @@ TEST(WikiText2, BlankLinesAreEmptyRowsAndOthersKeepTheirNewline) {
 }
 
 TEST(WikiText2, SplitsAreFiles) {
-  TempFolder root;
+  TemporaryFolder root;
   for (const char* split : {"train", "valid", "test", "train.head"})
     root.write(std::string("wikitext-2-raw/wiki.") + split + ".raw", split);
   EXPECT_EQ(load("wikitext2", Purpose::kCalibration, root.path()).joined(), "train");
@@ -117,7 +117,7 @@ TEST(WikiText2, SplitsAreFiles) {
 
 // TD-15 and PP-14: three sentences, and what each protocol makes of them. TD-09: which file.
 TEST(Ptb, ProtocolsDifferInSplitAndSeparator) {
-  TempFolder root;
+  TemporaryFolder root;
   for (const char* split : {"train", "valid", "test"})
     root.write(std::string("ptb/ptb.") + split + ".txt",
                std::string(" ") + split + " one \n two <unk> N \n three \n");
@@ -133,7 +133,7 @@ TEST(Ptb, ProtocolsDifferInSplitAndSeparator) {
 }
 
 TEST(C4, OldProtocolDrawsDocumentsAndNewJoinsTheFirst1100) {
-  TempFolder root;
+  TemporaryFolder root;
   std::string lines;
   for (int i = 0; i < 1105; ++i)
     lines += R"({"text": "d)" + std::to_string(i) + R"(\n", "url": "u"})" + "\n";
@@ -161,7 +161,7 @@ TEST(C4, OldProtocolDrawsDocumentsAndNewJoinsTheFirst1100) {
 }
 
 TEST(Builtin, DocumentsArePartedByBlankLines) {
-  TempFolder share;
+  TemporaryFolder share;
   share.write("datasets/builtin/evaluation.txt", "One line.\nSecond line.\n\n\nSecond document.\n");
   share.write("datasets/builtin/calibration.txt", "Calibration.");
   setenv("GPTQ_BENCH_SHARE", share.path().c_str(), 1);

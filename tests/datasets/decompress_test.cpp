@@ -4,7 +4,7 @@
 
 #include "datasets/text_source.h"
 #include "tests/datasets/expect_error.h"
-#include "tests/datasets/temp_folder.h"
+#include "tests/support/temporary_folder.h"
 
 #if GPTQB_HAS_ZLIB
 #include <zlib.h>
@@ -20,7 +20,7 @@ namespace gptqb {
 namespace {
 
 using test::expect_error;
-using test::TempFolder;
+using test::TemporaryFolder;
 
 // Large enough for several pieces, and not too regular.
 std::string sample_text() {
@@ -90,7 +90,7 @@ struct Form {
 class CompressedText : public testing::TestWithParam<Form> {
  protected:
   std::string file_name() const { return std::string("text.txt") + GetParam().ending; }
-  TempFolder folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_P(CompressedText, ReadsWhatWasWritten) {
@@ -144,7 +144,7 @@ INSTANTIATE_TEST_SUITE_P(Forms, CompressedText,
                          [](const auto& form) { return std::string(form.param.name); });
 
 TEST(TextSource, PlainComesBeforeCompressed) {
-  TempFolder folder;
+  TemporaryFolder folder;
   folder.write("a.txt.zst", "");
   EXPECT_EQ(find_spelling(folder.path() / "a.txt")->filename(), "a.txt.zst");
   folder.write("a.txt.gz", "");
@@ -155,7 +155,7 @@ TEST(TextSource, PlainComesBeforeCompressed) {
 }
 
 TEST(TextSource, RecordsPathSizeAndHash) {
-  TempFolder folder;
+  TemporaryFolder folder;
   const auto path = folder.write("sub/abc.txt", "abc");
   const Text text = read_text(path, folder.path());
   EXPECT_EQ(text.file.path, "sub/abc.txt");
@@ -166,14 +166,14 @@ TEST(TextSource, RecordsPathSizeAndHash) {
 }
 
 TEST(TextSource, TextThatIsNotUtf8IsRefusedWithItsOffset) {
-  TempFolder folder;
+  TemporaryFolder folder;
   const auto path = folder.write("latin1.txt", "caf\xE9 au lait");
   expect_error([&] { read_text(path, ""); },
                {path.string(), "expected UTF-8 text", "at offset 3", "iconv"});
 }
 
 TEST(TextSource, MissingFileAndFolderAreErrors) {
-  TempFolder folder;
+  TemporaryFolder folder;
   expect_error([&] { read_text(folder.path() / "none.txt", ""); }, {"none.txt", "No such file"});
   expect_error([&] { read_text(folder.path(), ""); }, {"expected a file, got a folder"});
 }
@@ -186,7 +186,7 @@ TEST(TextSource, LinesKeepTheirNewlines) {
 }
 
 TEST(TextSource, LinesAcrossPiecesAreWhole) {
-  TempFolder folder;
+  TemporaryFolder folder;
   const std::string text = sample_text();
   const auto path = folder.write("long.txt", text);
   std::string again;

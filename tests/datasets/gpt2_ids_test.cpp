@@ -9,7 +9,7 @@
 namespace gptqb {
 namespace {
 
-using test::TempFolder;
+using test::TemporaryFolder;
 using Ids = std::vector<int32_t>;
 
 struct Case {
@@ -71,7 +71,7 @@ class Gpt2 : public testing::Test {
     GPTQB_REQUIRE_PATH(test::gpt2_vocabulary_file());
     test::write_gpt2_files(folder_);
   }
-  TempFolder folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(Gpt2, VocabAndMergesGiveTheSlowTokenizersIds) {

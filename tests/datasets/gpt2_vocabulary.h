@@ -7,8 +7,8 @@
 
 #include "common/atomic_file.h"
 #include "datasets/text_source.h"
-#include "tests/datasets/temp_folder.h"
 #include "tests/support/shared.h"
+#include "tests/support/temporary_folder.h"
 
 namespace gptqb::test {
 
@@ -20,7 +20,7 @@ inline std::filesystem::path gpt2_merges_file() {
 }
 
 // vocab.json and merges.txt.
-inline void write_gpt2_files(const TempFolder& folder) {
+inline void write_gpt2_files(const TemporaryFolder& folder) {
   folder.write("vocab.json", read_bytes(gpt2_vocabulary_file(), "").content);
   folder.write("merges.txt", read_file(gpt2_merges_file()));
 }

@@ -2,13 +2,13 @@
 
 #include "datasets/dataset.h"
 #include "tests/datasets/expect_error.h"
-#include "tests/datasets/temp_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace gptqb {
 namespace {
 
 using test::expect_error;
-using test::TempFolder;
+using test::TemporaryFolder;
 
 class OwnSource : public testing::Test {
  protected:
@@ -22,7 +22,7 @@ class OwnSource : public testing::Test {
     return load_corpus(dataset, Purpose::kEvaluation, "/data", folder_.path());
   }
   Corpus load(const std::string& source) const { return load(spec(source)); }
-  TempFolder folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(OwnSource, TextIsOneDocumentAsItIs) {

@@ -88,7 +88,7 @@ TEST_F(Published, Llama) {
 // (protocol.md: 287645).
 TEST_F(Published, Gpt2) {
   GPTQB_REQUIRE_PATH(test::gpt2_vocabulary_file());
-  test::TempFolder folder;
+  test::TemporaryFolder folder;
   test::write_gpt2_files(folder);
   const auto tokenizer = open_tokenizer(folder.path());
   const TokenWindows windows = evaluation_windows(load("wikitext2", Purpose::kEvaluation),

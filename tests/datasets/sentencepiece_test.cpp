@@ -5,14 +5,14 @@
 #include "common/atomic_file.h"
 #include "datasets/tokenizer.h"
 #include "tests/datasets/expect_error.h"
-#include "tests/datasets/temp_folder.h"
 #include "tests/support/shared.h"
+#include "tests/support/temporary_folder.h"
 
 namespace gptqb {
 namespace {
 
 using test::expect_error;
-using test::TempFolder;
+using test::TemporaryFolder;
 using Ids = std::vector<int32_t>;
 
 struct Case {
@@ -48,7 +48,7 @@ class Llama : public testing::Test {
     GPTQB_REQUIRE_PATH(model);
     folder_.write("tokenizer.model", read_file(model));
   }
-  TempFolder folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(Llama, GivesTheSlowTokenizersIds) {
@@ -132,7 +132,7 @@ TEST_F(Llama, ChoiceBetweenTokenizerJsonAndModel) {
 }
 
 TEST(SentencePiece, DamagedModelIsAnError) {
-  TempFolder folder;
+  TemporaryFolder folder;
   folder.write("tokenizer.model", "not a model");
   expect_error([&] { open_tokenizer(folder.path()); },
                {"tokenizer.model", "expected a sentencepiece model"});

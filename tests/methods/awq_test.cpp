@@ -15,13 +15,9 @@ namespace {
 
 using test::layer_problem;
 using test::message_of;
+using test::random;
 using test::stats_of;
 using testing::HasSubstr;
-
-at::Tensor random(at::IntArrayRef shape, uint64_t seed) {
-  auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
-  return at::randn(shape, generator);
-}
 
 GridRule four_bits(int64_t group_size) {
   return {{.bits = 4, .group_size = group_size, .scale_dtype = ScaleDtype::kFloat32}};

@@ -11,10 +11,7 @@
 namespace gptqb {
 namespace {
 
-at::Tensor random(at::IntArrayRef shape, uint64_t seed) {
-  auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
-  return at::randn(shape, generator);
-}
+using test::random;
 
 // Dettmers et al. 2022, section 3, value by value: which columns hold outliers, integer sums of the
 // others, and the outliers' products beside them.

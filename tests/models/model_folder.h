@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -14,25 +13,9 @@
 #include "common/error.h"
 #include "models/causal_lm.h"
 #include "models/checkpoint.h"
+#include "tests/support/temporary_folder.h"
 
 namespace gptqb::test {
-
-// Removed with all it holds when the test ends.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "gptqb_models_XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-    path_ = pattern;
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 inline std::filesystem::path golden_folder(const std::string& variant) {
   return std::filesystem::path(GPTQB_SOURCE_DIR) / "tests/models/golden" / variant;

@@ -1,7 +1,6 @@
 // The whole program on the embedded model: what a user types, and what is left on disk.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -14,6 +13,7 @@
 #include "runner/resume_store.h"
 #include "tests/runner/run_program.h"
 #include "tests/support/shared.h"
+#include "tests/support/temporary_folder.h"
 
 namespace gptqb {
 namespace {
@@ -27,16 +27,8 @@ using testing::Not;
 
 class EndToEnd : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("gptqb_e2e_" + std::to_string(getpid()));
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-    experiment_ = write("experiment.yaml", text());
-  }
-  void TearDown() override {
-    interrupt_requested() = false;
-    fs::remove_all(folder_);
-  }
+  void SetUp() override { experiment_ = write("experiment.yaml", text()); }
+  void TearDown() override { interrupt_requested() = false; }
 
   // Dense, RTN and GPTQ on a few short windows: seconds on a CPU.
   static std::string text() {
@@ -66,7 +58,8 @@ class EndToEnd : public testing::Test {
     return find_metric(records().at(cell), "perplexity.builtin")->value;
   }
 
-  fs::path folder_;
+  const test::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
   std::string experiment_;
 };
 
@@ -269,8 +262,11 @@ TEST_F(EndToEnd, AFinishedRecordStaysWhenItsInputsAreOutOfReach) {
   run(settings);
   const double before = perplexity(0);
   fs::rename(model, folder_ / "moved");
-  const Outcome outcome = run(settings);
+  std::vector<std::string> elsewhere = settings;
+  elsewhere.insert(elsewhere.end(), {"--set", "name=other"});
+  const Outcome outcome = run(elsewhere);
   EXPECT_NE(outcome.code, kExitOk);
+  EXPECT_THAT(outcome.out, HasSubstr("# other\n"));
   EXPECT_THAT(outcome.err, HasSubstr("kept but could not be checked"));
   EXPECT_EQ(records().at(0).status, CellStatus::kOk);
   EXPECT_EQ(perplexity(0), before);

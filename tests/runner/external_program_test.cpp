@@ -210,7 +210,7 @@ TEST_F(External, WeightsBeyondTheModelsDtypeAreNamed) {
   tensors["codes"][1][4] = 2;
   EXPECT_THAT(refusal_of(tensors), HasSubstr("got 65536 in row 1, column 4"));
   weight[2][7] = -65504;
-  EXPECT_EQ(refusal_of({{"weight", weight}}), "(nothing thrown)");
+  EXPECT_EQ(refusal_of({{"weight", weight}}), "nothing was thrown");
 }
 
 TEST_F(External, AFailingProgramIsNamedWithWhatItPrinted) {

@@ -11,6 +11,7 @@
 
 #include "common/hash.h"
 #include "tests/support/message.h"
+#include "tests/support/temporary_folder.h"
 
 namespace gptqb {
 namespace {
@@ -727,8 +728,8 @@ TEST(Plan, TableShowsIdsDifferencesAndReasons) {
 }
 
 TEST(MissingInputs, SaysWhatWhereAndHow) {
-  const fs::path base = fs::temp_directory_path() / "gptqb_missing_inputs_test";
-  fs::remove_all(base);
+  const test::TemporaryFolder folder;
+  const fs::path& base = folder.path();
   fs::create_directories(base / "m");
   const std::string text =
       "name: p\nmodel: {path: m}\nmethod: {name: gptq}\ncalibration: {dataset: wikitext2}\n"
@@ -751,7 +752,6 @@ TEST(MissingInputs, SaysWhatWhereAndHow) {
   missing = missing_inputs(made, base / "data", base);
   ASSERT_EQ(missing.size(), 1u);
   EXPECT_THAT(missing[0], HasSubstr("wiki.train.raw"));
-  fs::remove_all(base);
 }
 
 TEST(MissingInputs, NamesTheVariableOfThePath) {

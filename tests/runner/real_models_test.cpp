@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -15,6 +14,7 @@
 #include "runner/cli.h"
 #include "runner/verdict.h"
 #include "tests/support/shared.h"
+#include "tests/support/temporary_folder.h"
 
 namespace gptqb {
 namespace {
@@ -23,12 +23,8 @@ namespace fs = std::filesystem;
 
 class RealModels : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("gptqb_real_" + std::to_string(getpid()));
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-  fs::path folder_;
+  const test::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
 };
 
 // shared/data/README.md: 1.72 nats a token over the first 511 tokens of the sample, by llama2.c's

@@ -2,43 +2,15 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
-#include <filesystem>
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "common/error.h"
 #include "runner/record.h"
+#include "tests/support/message.h"
+#include "tests/support/temporary_folder.h"
 
 namespace gptqb::test {
-
-// A folder of its own, removed at the end.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "gptqb_runner_XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
-inline std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "(nothing thrown)";
-}
 
 inline Metric metric(const std::string& name, double value, std::vector<double> samples = {}) {
   Metric result;

@@ -26,14 +26,14 @@ TEST(RunLockTest, ASecondRunIsRefusedWithTheFirstOnesId) {
 TEST(RunLockTest, AnotherFolderIsFreeAndTheFolderIsMade) {
   const test::TemporaryFolder folder;
   const RunLock lock(folder.path() / "a");
-  EXPECT_EQ(test::message_of([&] { RunLock second(folder.path() / "b"); }), "(nothing thrown)");
+  EXPECT_EQ(test::message_of([&] { RunLock second(folder.path() / "b"); }), "nothing was thrown");
   EXPECT_TRUE(std::filesystem::is_directory(folder.path() / "b"));
 }
 
 TEST(RunLockTest, TheLockGoesWithItsOwner) {
   const test::TemporaryFolder folder;
   { const RunLock lock(folder.path()); }
-  EXPECT_EQ(test::message_of([&] { RunLock again(folder.path()); }), "(nothing thrown)");
+  EXPECT_EQ(test::message_of([&] { RunLock again(folder.path()); }), "nothing was thrown");
 }
 
 // The owner is killed without any chance to clean up: no stale lock stays.
@@ -54,7 +54,7 @@ TEST(RunLockTest, AKilledOwnerLeavesNoLock) {
             std::string::npos);
   ::kill(child, SIGKILL);
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
-  EXPECT_EQ(test::message_of([&] { RunLock second(folder.path()); }), "(nothing thrown)");
+  EXPECT_EQ(test::message_of([&] { RunLock second(folder.path()); }), "nothing was thrown");
   ::close(ready[0]);
   ::close(ready[1]);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 
 #include <initializer_list>
 #include <string>
@@ -17,6 +18,11 @@ inline at::Tensor matrix(std::initializer_list<std::vector<float>> rows) {
   std::vector<at::Tensor> tensors;
   for (const auto& row : rows) tensors.push_back(at::tensor(row));
   return at::stack(tensors);
+}
+
+// Standard normal f32, by ATen's generator.
+inline at::Tensor random(at::IntArrayRef shape, uint64_t seed) {
+  return at::randn(shape, at::make_generator<at::CPUGeneratorImpl>(seed));
 }
 
 // Inputs [1, n, n] whose Hessian (published scale) is `h`, any positive semidefinite matrix.

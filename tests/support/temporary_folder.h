@@ -1,25 +1,25 @@
 // A folder that lives as long as a test.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 
 namespace gptqb::test {
 
-class TempFolder {
+// Removed with all it holds at the end.
+class TemporaryFolder {
  public:
-  TempFolder() {
+  TemporaryFolder() {
     std::string pattern = (std::filesystem::temp_directory_path() / "gptqb_test_XXXXXX").string();
-    if (!mkdtemp(pattern.data())) ADD_FAILURE() << "no folder " << pattern;
+    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no folder " + pattern);
     path_ = pattern;
   }
-  ~TempFolder() { std::filesystem::remove_all(path_); }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
 
