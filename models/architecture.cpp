@@ -69,13 +69,9 @@ std::unique_ptr<CausalLm> open_model(const std::filesystem::path& folder,
 
 std::unique_ptr<CausalLm> open_synthetic(const SyntheticModel& model, const ModelOptions& options) {
   check_device(options.device);
-  nlohmann::json config = model.config;
-  if (model.layers > 0) {
-    for (const char* key : {"num_hidden_layers", "n_layer"})
-      if (config.contains(key)) config[key] = model.layers;
-  }
-  return open_source(ConfigReader("model.synthetic", std::move(config)),
-                     std::make_unique<SyntheticWeights>(model.seed, model.name), options);
+  return open_source(
+      ConfigReader("model.synthetic", model.config()),
+      std::make_unique<SyntheticWeights>(static_cast<uint64_t>(model.seed), model.name()), options);
 }
 
 }  // namespace gptqb

@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "methods/block_model.h"
+#include "models/synthetic_model.h"
 
 namespace gptqb {
 
@@ -44,14 +44,8 @@ struct ModelOptions {
 std::unique_ptr<CausalLm> open_model(const std::filesystem::path& folder,
                                      const ModelOptions& options);
 
-// A model of weights made from a seed (synthetic_weights.h), for measuring time and memory.
-struct SyntheticModel {
-  std::string name;       // for messages: "llama-7b"
-  nlohmann::json config;  // as config.json would have it (published_shapes.h)
-  uint64_t seed = 0;
-  int64_t layers = 0;  // blocks that are made; 0: all
-};
-
+// A model of weights made from a seed (synthetic_weights.h), for measuring time and memory. Throws
+// Error as SyntheticModel::config.
 std::unique_ptr<CausalLm> open_synthetic(const SyntheticModel& model, const ModelOptions& options);
 
 }  // namespace gptqb

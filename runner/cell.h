@@ -17,12 +17,14 @@
 #include "datasets/windows.h"
 #include "methods/method_config.h"
 #include "methods/quant_config.h"
+#include "models/synthetic_model.h"
 
 namespace gptqb {
 
 struct ModelSpec {
   std::string path;  // Hugging Face folder, `${...}` expanded; empty for a synthetic model
   std::string path_unexpanded;  // as the experiment file has it
+  SyntheticModel synthetic;     // instead of `path`
   std::string dtype = "auto";   // float16, bfloat16, float32, auto
   std::string checkpoint_format = "auto";
   std::string backend = "auto";

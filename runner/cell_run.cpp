@@ -232,11 +232,12 @@ std::string quantization_inputs(const Record& record) {
 PreparedCell prepare_cell(const Cell& cell, InputCache& cache, const RunOptions& options) {
   PreparedCell prepared;
   const std::filesystem::path folder = cache.model_folder(cell);
-  prepared.model =
-      open_model(folder, {.dtype = cell.model().dtype, .device = at::Device(options.device)});
+  prepared.model = cache.open(cell, options.device);
 
   const std::vector<std::string> unmatched = cell.unmatched_globs(linear_names(*prepared.model));
-  if (!unmatched.empty()) throw Error(folder.string(), join(unmatched, "; "));
+  if (!unmatched.empty())
+    throw Error(cell.model().synthetic.asked() ? "model.synthetic" : folder.string(),
+                join(unmatched, "; "));
 
   InputsRecord& inputs = prepared.inputs;
   inputs.model = cell.model().path_unexpanded;

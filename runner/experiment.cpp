@@ -415,9 +415,12 @@ class Reader {
       faults_.add(out.start, "method.name",
                   "expected a `method.name` for every cell, got none. Add method: {name: gptq}, or "
                   "sweep it");
-    if (!always_set(out, "model.path") && !has_section(out.base, "model.synthetic"))
+    const bool synthetic =
+        always_set(out, "model.synthetic.like") || always_set(out, "model.synthetic.architecture");
+    if (!always_set(out, "model.path") && !synthetic)
       faults_.add(out.start, "model.path",
-                  "expected a `model.path` for every cell, got none. Add model: {path: FOLDER}");
+                  "expected a `model.path` for every cell, got none. Add model: {path: FOLDER}, or "
+                  "model: {synthetic: {like: NAME}} to measure time and memory");
     if (out.base.count("model.path") > 0 && has_section(out.base, "model.synthetic"))
       faults_.add(out.base["model.path"].position, "model.path",
                   "expected one of model.path and model.synthetic, got both");

@@ -2,12 +2,29 @@
 
 #include <algorithm>
 
+#include "common/error.h"
+#include "datasets/random_ids.h"
 #include "models/causal_lm.h"
 
 namespace gptqb {
 namespace {
 
-bool is_ids(const DatasetSpec& dataset) { return dataset.source.starts_with("tokens:"); }
+bool is_random(const DatasetSpec& dataset) {
+  return dataset.source.empty() && dataset.name == "random";
+}
+
+bool is_ids(const DatasetSpec& dataset) {
+  return dataset.source.starts_with("tokens:") || is_random(dataset);
+}
+
+// What decides the ids of a text, beside the text: the tokenizer's folder, or the vocabulary that
+// ids are drawn from.
+std::string model_key(const Cell& cell, const std::filesystem::path& folder) {
+  const ModelSpec& model = cell.model();
+  return model.synthetic.asked()
+             ? model.synthetic.config().dump() + std::to_string(model.synthetic.seed)
+             : folder.string();
+}
 
 // Everything that decides a dataset's text.
 std::string text_key(const DatasetSpec& dataset) {
@@ -32,10 +49,22 @@ void append(TokenWindows& all, TokenWindows more) {
   all.ids_sha256 += "+" + more.ids_sha256;
 }
 
+// Random ids for each one that is drawn, so that held-out windows find room between the others.
+constexpr int64_t kRandomRoom = 4;
+// Evaluation on random ids, where the number of windows is not said.
+constexpr int64_t kRandomWindows = 8;
+constexpr int64_t kRandomSeed = 0;
+
 }  // namespace
 
 InputCache::InputCache(std::filesystem::path data_root, std::filesystem::path base)
     : data_root_(std::move(data_root)), base_(std::move(base)) {}
+
+std::unique_ptr<CausalLm> InputCache::open(const Cell& cell, const std::string& device) const {
+  const ModelOptions options{.dtype = cell.model().dtype, .device = at::Device(device)};
+  if (cell.model().synthetic.asked()) return open_synthetic(cell.model().synthetic, options);
+  return open_model(model_folder(cell), options);
+}
 
 std::filesystem::path InputCache::model_folder(const Cell& cell) const {
   return (base_ / cell.model().path).lexically_normal();
@@ -61,9 +90,20 @@ const Tokenizer* InputCache::tokenizer_of(const Cell& cell) {
   return needs_tokenizer(cell) ? &tokenizer(model_folder(cell)) : nullptr;
 }
 
+Corpus InputCache::load(const Cell& cell, const DatasetSpec& dataset, Purpose purpose,
+                        int64_t tokens, int64_t seed) const {
+  if (!is_random(dataset)) return load_corpus(dataset, purpose, data_root_, base_);
+  if (!cell.model().synthetic.asked())
+    throw Error("dataset random", "expected a model of model.synthetic, got " +
+                                      cell.model().path_unexpanded +
+                                      ". Random ids say nothing about a real model: use text");
+  return random_ids(tokens, cell.model().synthetic.config().at("vocab_size").get<int64_t>(),
+                    static_cast<uint64_t>(seed));
+}
+
 const CalibrationWindows& InputCache::calibration(const Cell& cell) {
   const CalibrationSpec& spec = cell.calibration();
-  std::string key = model_folder(cell).string();
+  std::string key = model_key(cell, model_folder(cell));
   for (const DatasetShare& part : spec.datasets)
     key += '\n' + text_key(part.dataset) + std::to_string(part.share);
   for (int64_t number :
@@ -86,8 +126,8 @@ const CalibrationWindows& InputCache::calibration(const Cell& cell) {
   CalibrationWindows all;
   for (size_t i = 0; i < spec.datasets.size(); ++i) {
     if (samples[i] == 0) continue;
-    const Corpus corpus =
-        load_corpus(spec.datasets[i].dataset, Purpose::kCalibration, data_root_, base_);
+    const Corpus corpus = load(cell, spec.datasets[i].dataset, Purpose::kCalibration,
+                               kRandomRoom * (samples[i] + heldout[i]) * spec.seqlen, spec.seed);
     CalibrationWindows part =
         calibration_windows(corpus, tokenizer_of(cell), samples[i], spec.seqlen,
                             static_cast<uint64_t>(spec.seed), spec.draw, heldout[i]);
@@ -100,12 +140,14 @@ const CalibrationWindows& InputCache::calibration(const Cell& cell) {
 
 const TokenWindows& InputCache::evaluation(const Cell& cell, const EvaluatorSpec& evaluator,
                                            const DatasetSpec& dataset) {
-  std::string key = model_folder(cell).string() + '\n' + text_key(dataset);
+  std::string key = model_key(cell, model_folder(cell)) + '\n' + text_key(dataset);
   for (int64_t number :
        {evaluator.seqlen, evaluator.max_windows, static_cast<int64_t>(evaluator.bos)})
     key += '\n' + std::to_string(number);
   if (const auto found = evaluation_.find(key); found != evaluation_.end()) return found->second;
-  const Corpus corpus = load_corpus(dataset, Purpose::kEvaluation, data_root_, base_);
+  const int64_t windows = evaluator.max_windows > 0 ? evaluator.max_windows : kRandomWindows;
+  const Corpus corpus =
+      load(cell, dataset, Purpose::kEvaluation, windows * evaluator.seqlen, kRandomSeed);
   return evaluation_
       .emplace(key, evaluation_windows(corpus, tokenizer_of(cell), evaluator.seqlen,
                                        evaluator.max_windows, evaluator.bos))
@@ -113,12 +155,11 @@ const TokenWindows& InputCache::evaluation(const Cell& cell, const EvaluatorSpec
 }
 
 DenseReference& InputCache::dense(const Cell& cell, const std::string& device) {
-  const std::filesystem::path folder = model_folder(cell);
-  const ModelOptions options{.dtype = cell.model().dtype, .device = at::Device(device)};
-  auto& entry = dense_[folder.string() + '\n' + options.dtype + '\n' + device];
+  auto& entry =
+      dense_[model_key(cell, model_folder(cell)) + '\n' + cell.model().dtype + '\n' + device];
   if (!entry)
-    entry = std::make_unique<DenseReference>(
-        [folder, options] { return open_model(folder, options); }, kStatesBytes);
+    entry = std::make_unique<DenseReference>([this, cell, device] { return open(cell, device); },
+                                             kStatesBytes);
   return *entry;
 }
 

@@ -22,7 +22,10 @@ class InputCache {
   // `data_root`: $GPTQ_BENCH_DATA; relative paths of models and own sources start at `base`.
   InputCache(std::filesystem::path data_root, std::filesystem::path base);
 
-  // The Hugging Face folder a cell names, made absolute.
+  // The model of a cell, dense as its checkpoint or seed has it.
+  std::unique_ptr<CausalLm> open(const Cell& cell, const std::string& device) const;
+
+  // The Hugging Face folder a cell names, made absolute; for a synthetic model it means nothing.
   std::filesystem::path model_folder(const Cell& cell) const;
 
   // The tokenizer of a model folder.
@@ -44,6 +47,9 @@ class InputCache {
 
  private:
   const Tokenizer* tokenizer_of(const Cell& cell);
+  // The text of a dataset; of `random` so many ids of the cell's vocabulary.
+  Corpus load(const Cell& cell, const DatasetSpec& dataset, Purpose purpose, int64_t tokens,
+              int64_t seed) const;
 
   std::filesystem::path data_root_;
   std::filesystem::path base_;

@@ -36,12 +36,16 @@ std::vector<std::string> check_models(const Plan& plan, const fs::path& base) {
   std::map<std::pair<std::string, std::string>, std::vector<std::string>> known;
   for (const PlannedCell& planned : plan.cells) {
     const Cell& cell = planned.cell;
-    if (!planned.skip_reason.empty() || cell.model().path.empty()) continue;
+    const SyntheticModel& synthetic = cell.model().synthetic;
+    if (!planned.skip_reason.empty() || (cell.model().path.empty() && !synthetic.asked())) continue;
     const fs::path folder = base / cell.model().path;
     const std::string& dtype = cell.model().dtype;
-    const auto [names, is_new] = known.try_emplace({folder.string(), dtype});
+    const auto [names, is_new] =
+        known.try_emplace({synthetic.asked() ? synthetic.config().dump() : folder.string(), dtype});
     std::error_code ignored;
-    if (is_new && fs::exists(folder / "config.json", ignored)) {
+    if (is_new && synthetic.asked()) {
+      names->second = linear_names(*open_synthetic(synthetic, {.dtype = dtype}));
+    } else if (is_new && fs::exists(folder / "config.json", ignored)) {
       try {
         names->second = linear_names(*open_model(folder, {.dtype = dtype}));
       } catch (const std::exception& error) {

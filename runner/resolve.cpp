@@ -319,10 +319,6 @@ std::string skip_reason(const Values& cell, const Settings& run,
         continue;
       }
     }
-    if (starts_with(key, "model.synthetic.")) {
-      need("model.synthetic");
-      continue;
-    }
     if (const std::string what = planned_value(*find_key(key), value); !what.empty()) need(what);
     if (key != "overrides") continue;
     for (const json& rule : value)

@@ -63,24 +63,45 @@ void append_model(std::vector<KeySpec>& table) {
                          "dequantized weights"),
               {"packed"}));
   const std::string synthetic = "model.synthetic.";
-  table.push_back(planned(plain(synthetic + "like", KeyType::kText, Scope::kCell, "-",
-                                "synthetic weights at the shape of a published model")));
-  table.push_back(planned(plain(synthetic + "architecture", KeyType::kText, Scope::kCell, "-",
-                                "with the sizes below, instead of `like`")));
-  for (const char* size : {"hidden_size", "intermediate_size", "heads", "kv_heads", "vocab_size"})
-    table.push_back(planned(with_range(
-        plain(synthetic + size, KeyType::kInteger, Scope::kCell, "-", "size of a synthetic model"),
-        1)));
-  table.push_back(planned(with_range(
-      with_default(plain(synthetic + "seed", KeyType::kInteger, Scope::kCell, "", "of the weights"),
-                   0),
-      0)));
-  table.push_back(
-      planned(with_words(with_range(with_default(plain(synthetic + "layers", KeyType::kInteger,
-                                                       Scope::kCell, "", "blocks that are made"),
-                                                 "all"),
-                                    1),
-                         {"all"})));
+  const auto text = [&](const char* key, std::string SyntheticModel::*field,
+                        const std::string& help) {
+    table.push_back(with_bind(plain(synthetic + key, KeyType::kText, Scope::kCell, "-", help),
+                              [field](ResolvedSettings& settings, const json& value) {
+                                settings.model.synthetic.*field = value.get<std::string>();
+                              }));
+  };
+  const auto size = [&](KeySpec spec, int64_t SyntheticModel::*field) {
+    table.push_back(
+        with_bind(std::move(spec), [field](ResolvedSettings& settings, const json& value) {
+          settings.model.synthetic.*field = value.is_string() ? 0 : value.get<int64_t>();
+        }));
+  };
+  text("like", &SyntheticModel::like,
+       "weights made from the seed at the shape of a published model (opt-125m ... opt-175b, "
+       "bloom-560m ... bloom-176b, llama-7b ... llama-3-70b): for time and memory, never quality");
+  text("architecture", &SyntheticModel::architecture, "with the sizes below, instead of `like`");
+  const std::vector<std::pair<const char*, int64_t SyntheticModel::*>> sizes = {
+      {"hidden_size", &SyntheticModel::hidden_size},
+      {"intermediate_size", &SyntheticModel::intermediate_size},
+      {"heads", &SyntheticModel::heads},
+      {"kv_heads", &SyntheticModel::kv_heads},
+      {"vocab_size", &SyntheticModel::vocab_size}};
+  for (const auto& [key, field] : sizes)
+    size(with_range(plain(synthetic + key, KeyType::kInteger, Scope::kCell, "-",
+                          "size of a synthetic model"),
+                    1),
+         field);
+  size(with_range(
+           with_default(
+               plain(synthetic + "seed", KeyType::kInteger, Scope::kCell, "", "of the weights"), 0),
+           0),
+       &SyntheticModel::seed);
+  size(with_words(with_range(with_default(plain(synthetic + "layers", KeyType::kInteger,
+                                                Scope::kCell, "", "blocks that are made"),
+                                          "all"),
+                             1),
+                  {"all"}),
+       &SyntheticModel::layers);
 }
 
 void append_calibration(std::vector<KeySpec>& table) {

@@ -10,8 +10,6 @@
 namespace gptqb {
 namespace {
 
-using nlohmann::json;
-
 // Parameters as the published checkpoints have them (safetensors metadata of their repositories).
 const std::map<std::string, int64_t>& published_parameters() {
   static const std::map<std::string, int64_t> counts = {
@@ -23,44 +21,64 @@ const std::map<std::string, int64_t>& published_parameters() {
   return counts;
 }
 
+SyntheticModel tiny(const std::string& architecture, int64_t seed, int64_t layers = 3) {
+  SyntheticModel model;
+  model.architecture = architecture;
+  model.hidden_size = 32;
+  model.intermediate_size = 128;
+  model.heads = 4;
+  model.vocab_size = 60;
+  model.layers = layers;
+  model.seed = seed;
+  return model;
+}
+
+SyntheticModel like(const std::string& name, int64_t layers = 0) {
+  SyntheticModel model;
+  model.like = name;
+  model.layers = layers;
+  return model;
+}
+
 TEST(PublishedShapes, HaveThePublishedNumberOfParameters) {
   for (const auto& [name, count] : published_parameters()) {
-    const auto model = open_synthetic({.name = name, .config = published_config(name)}, {});
+    const auto model = open_synthetic(like(name), {});
     EXPECT_EQ(model->parameter_count(), count) << name;
   }
 }
 
 TEST(PublishedShapes, OpenWithoutMakingAnyWeight) {
   for (const std::string& name : published_shapes()) {
-    const auto model = open_synthetic({.name = name, .config = published_config(name)}, {});
+    const auto model = open_synthetic(like(name), {});
     EXPECT_GT(model->block_count(), 0) << name;
     EXPECT_EQ(model->dtype(), at::kHalf) << name;
   }
 }
 
+TEST(PublishedShapes, LayersShortenTheModel) {
+  for (const char* name : {"opt-175b", "bloom-176b", "llama-65b"})
+    EXPECT_EQ(open_synthetic(like(name, 2), {})->block_count(), 2) << name;
+}
+
+TEST(SyntheticModel, WhatCannotBeMadeIsNamed) {
+  const auto message = [](const SyntheticModel& model) {
+    return test::message_of([&] { model.config(); });
+  };
+  SyntheticModel both = like("llama-7b");
+  both.hidden_size = 64;
+  EXPECT_THAT(message(both), testing::HasSubstr("expected it alone"));
+  SyntheticModel bare;
+  bare.architecture = "llama";
+  EXPECT_THAT(message(bare), testing::HasSubstr("model.synthetic.hidden_size"));
+  SyntheticModel shared = tiny("opt", 0);
+  shared.kv_heads = 2;
+  EXPECT_THAT(message(shared), testing::HasSubstr("kv_heads"));
+  EXPECT_THAT(message(tiny("gpt", 0)), testing::HasSubstr("architecture"));
+}
+
 TEST(PublishedShapes, AnUnknownNameGetsTheNearest) {
   EXPECT_THAT(test::message_of([] { published_config("llama-7B"); }),
               testing::HasSubstr("llama-7b"));
-}
-
-json tiny(const std::string& type) {
-  if (type == "opt")
-    return {{"model_type", "opt"},
-            {"vocab_size", 60},
-            {"hidden_size", 32},
-            {"ffn_dim", 64},
-            {"num_hidden_layers", 3},
-            {"num_attention_heads", 4},
-            {"max_position_embeddings", 16},
-            {"activation_function", "relu"}};
-  if (type == "bloom")
-    return {{"model_type", "bloom"}, {"vocab_size", 60}, {"hidden_size", 32},
-            {"n_layer", 3},          {"n_head", 4},      {"layer_norm_epsilon", 1e-5}};
-  return {{"model_type", "llama"},  {"vocab_size", 60},
-          {"hidden_size", 32},      {"intermediate_size", 48},
-          {"num_hidden_layers", 3}, {"num_attention_heads", 4},
-          {"rms_norm_eps", 1e-6},   {"max_position_embeddings", 16},
-          {"hidden_act", "silu"}};
 }
 
 at::Tensor logits_of(CausalLm& model) {
@@ -74,10 +92,8 @@ at::Tensor logits_of(CausalLm& model) {
 
 class SyntheticModels : public testing::TestWithParam<std::string> {
  protected:
-  std::unique_ptr<CausalLm> open(uint64_t seed, int64_t layers = 0) const {
-    return open_synthetic(
-        {.name = GetParam(), .config = tiny(GetParam()), .seed = seed, .layers = layers},
-        {.dtype = "float32"});
+  std::unique_ptr<CausalLm> open(int64_t seed) const {
+    return open_synthetic(tiny(GetParam(), seed), {.dtype = "float32"});
   }
 };
 
@@ -100,8 +116,6 @@ TEST_P(SyntheticModels, ABlockIsTheSameWheneverItIsMade) {
   model->load_block(2);
   EXPECT_TRUE(at::equal(model->weight(linear), weight));
 }
-
-TEST_P(SyntheticModels, LayersShortenTheModel) { EXPECT_EQ(open(1, 2)->block_count(), 2); }
 
 // Some input features of every stage are far larger than the rest.
 TEST_P(SyntheticModels, InputFeaturesHaveHeavyTails) {

@@ -98,6 +98,34 @@ TEST_F(EndToEnd, OneCommandLeavesTheTableAndItsRecords) {
               fs::is_empty(fs::path(output()) / "work"));
 }
 
+// A model from a seed, on random ids: no files, time and memory in the record, marked everywhere.
+TEST_F(EndToEnd, ASyntheticModelRunsWithoutAnyFile) {
+  write(
+      "experiment.yaml",
+      "name: made\n"
+      "model: {synthetic: {architecture: llama, hidden_size: 32, intermediate_size: 64, heads: 4, "
+      "kv_heads: 2, layers: 3, vocab_size: 100}, dtype: float32}\n"
+      "calibration: {dataset: random, samples: 4, seqlen: 16, heldout: 2}\n"
+      "quant: {bits: 3, group_size: 16}\n"
+      "method: {name: gptq}\n"
+      "evaluate:\n"
+      "  - perplexity: {datasets: [random], seqlen: 16, max_windows: 2}\n"
+      "expect:\n"
+      "  - {where: {}, metric: perplexity.random, at_most: 1000}\n");
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("synthetic weights"), HasSubstr("not comparable")));
+  ASSERT_EQ(records().size(), 1u);
+  const Record record = records()[0];
+  EXPECT_EQ(record.status, CellStatus::kOk) << record.reason;
+  EXPECT_EQ(record.layers.size(), 3u * 7u);
+  EXPECT_GT(find_metric(record, "seconds.quantize")->value, 0);
+  EXPECT_EQ(record.layers[0].tokens, 4 * 16);
+
+  write("experiment.yaml", text() + "  calibration.dataset: [random]\n");
+  EXPECT_THAT(run().err + run().out, HasSubstr("Random ids say nothing about a real model"));
+}
+
 // Mixed precision: which rule took which layer, and bits a weight counted by hand. A block of the
 // model has q 192 x 192, k and v 64 x 192, o 192 x 192, gate and up 512 x 192, down 192 x 512:
 // 393216 weights in 1728 rows.

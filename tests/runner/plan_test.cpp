@@ -548,11 +548,19 @@ TEST(Plan, SampledRowsAndLayersReachTheMethod) {
       plan("method: {name: obq, outlier_first: true}\n").cells[0].cell.method().outlier_first);
 }
 
-TEST(Plan, SyntheticModelsAreSkipped) {
-  const auto experiments = parse_experiments(
-      "name: s\nmodel: {synthetic: {like: llama-7b}}\nmethod: {name: rtn}\n", "s");
-  EXPECT_EQ(make_plan(experiments.at(0), build()).cells[0].skip_reason,
-            "not supported yet: model.synthetic");
+TEST(Plan, SyntheticModelsArePlannedAndMustBeNamed) {
+  const auto model_of = [](const std::string& model) {
+    return parse_experiments("name: s\nmodel: {synthetic: " + model + "}\nmethod: {name: rtn}\n",
+                             "s");
+  };
+  const auto made = make_plan(model_of("{like: llama-7b, layers: 2, seed: 3}").at(0), build());
+  EXPECT_EQ(made.cells[0].skip_reason, "");
+  const SyntheticModel& model = made.cells[0].cell.model().synthetic;
+  EXPECT_EQ(model.like, "llama-7b");
+  EXPECT_EQ(model.layers, 2);
+  EXPECT_EQ(model.seed, 3);
+  EXPECT_THAT(test::message_of([&] { model_of("{seed: 3}"); }),
+              HasSubstr("expected a `model.path` for every cell"));
 }
 
 TEST(Plan, KernelsAndSaveAreEntriesOfTheirOwn) {
