@@ -25,7 +25,7 @@ class SumInFloat32 {
 // Columns of a panel: wide enough for a product to fill the GPU, narrow enough that little below
 // the diagonal is computed.
 int64_t panel_columns(int64_t in_features) {
-  return std::max<int64_t>(512, in_features / 8 / 128 * 128);
+  return std::max<int64_t>(1024, in_features / 8 / 128 * 128);
 }
 
 // Calls action(target, panel, rest) for the panels of columns whose products reach the upper
@@ -72,14 +72,13 @@ void add_by_tensor_cores(at::Tensor& sum, const at::Tensor& x, int64_t tokens) {
 
 }  // namespace
 
-int64_t tokens_per_sum(int64_t in_features) { return in_features <= 2048 ? 256 : 2048; }
-
 void add_second_moments_gpu(at::Tensor& sum, const at::Tensor& x, ProductPrecision precision) {
-  if (precision == ProductPrecision::kFp32 || x.element_size() != 2)
+  const bool exact = precision == ProductPrecision::kFp32 ||
+                     (precision == ProductPrecision::kTf32x3 && x.size(1) <= kNarrow);
+  if (exact || x.element_size() != 2)
     add_in_float32(sum, x);
   else
-    add_by_tensor_cores(
-        sum, x, precision == ProductPrecision::kTf32 ? x.size(0) : tokens_per_sum(x.size(1)));
+    add_by_tensor_cores(sum, x, precision == ProductPrecision::kTf32 ? x.size(0) : kTokensPerSum);
 }
 
 }  // namespace gptqb
