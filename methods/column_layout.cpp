@@ -38,17 +38,25 @@ void gather_transposed(const T* from, int64_t from_stride, int64_t rows, int64_t
   }
 }
 
-// to[r * to_stride + place(p)] = from[p * from_stride + r].
+// to[r * to_stride + place(p)] = from[p * from_stride + r]. Tiles are turned in a small buffer
+// first: rows of `to` often lie a power of two apart, where a cache holds only a few of them.
 template <class T, class Place>
 void scatter_transposed(const T* from, int64_t from_stride, int64_t rows, int64_t columns, T* to,
                         int64_t to_stride, const Place& place) {
-  constexpr int64_t kCodeRows = 64;  // a cache line of bytes
-  for (int64_t row = 0; row < rows; row += kCodeRows) {
-    const int64_t height = std::min(kCodeRows, rows - row);
-    for (int64_t p = 0; p < columns; ++p) {
-      const T* source = from + p * from_stride + row;
-      T* target = to + row * to_stride + place(p);
-      for (int64_t r = 0; r < height; ++r) target[r * to_stride] = source[r];
+  constexpr int64_t kTile = 64;  // a cache line of bytes
+  T tile[kTile][kTile];
+  for (int64_t row = 0; row < rows; row += kTile) {
+    const int64_t height = std::min(kTile, rows - row);
+    for (int64_t first = 0; first < columns; first += kTile) {
+      const int64_t width = std::min(kTile, columns - first);
+      for (int64_t p = 0; p < width; ++p) {
+        const T* source = from + (first + p) * from_stride + row;
+        for (int64_t r = 0; r < height; ++r) tile[r][p] = source[r];
+      }
+      for (int64_t r = 0; r < height; ++r) {
+        T* target = to + (row + r) * to_stride;
+        for (int64_t p = 0; p < width; ++p) target[place(first + p)] = tile[r][p];
+      }
     }
   }
 }

@@ -15,7 +15,7 @@ namespace {
 
 // Rows that are swept together on the CPU: their weights, errors and carried values keep a thread's
 // products large, yet stay small enough that memory is used again strip after strip.
-constexpr int64_t kStripRows = 1024;
+constexpr int64_t kStripRows = 512;
 // Rows of a strip come in multiples of the CPU kernel's tile, so that each row is computed by the
 // same instructions whatever the number of threads.
 constexpr int64_t kTileRows = 64;

@@ -10,13 +10,16 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 
 namespace gptqb {
 
 // Calls work(begin, end) for parts that cover [0, total): each a multiple of `step` long (but for
 // the last), none longer than `largest`, in number a multiple of the threads where `total` allows.
-// The same parts for the same number of threads. An exception of `work` is thrown on.
+// The same parts for the same number of threads, so the same results, but whichever thread is free
+// takes the next: a core that something else uses too then does fewer. An exception of `work` is
+// thrown on.
 template <class Work>
 void parallel_parts(int64_t total, int64_t largest, int64_t step, const Work& work) {
   if (total <= 0) return;
@@ -26,9 +29,11 @@ void parallel_parts(int64_t total, int64_t largest, int64_t step, const Work& wo
   const int64_t length = divide_up(divide_up(total, wanted), step) * step;
   // Threads do not inherit the caller's mode, and outside it they may not write its tensors.
   const bool inference = c10::InferenceMode::is_enabled();
-  at::parallel_for(0, divide_up(total, length), 1, [&](int64_t first, int64_t last) {
+  const int64_t parts = divide_up(total, length);
+  std::atomic<int64_t> next = 0;
+  at::parallel_for(0, std::min(threads, parts), 1, [&](int64_t, int64_t) {
     const c10::InferenceMode mode(inference);
-    for (int64_t part = first; part < last; ++part)
+    for (int64_t part = next++; part < parts; part = next++)
       work(part * length, std::min((part + 1) * length, total));
   });
 }

@@ -16,7 +16,7 @@ constexpr int64_t kBlock = 256;
 // the factor has.
 constexpr int64_t kLeaf = 128;
 // Rows that a thread takes at a time.
-constexpr int64_t kRows = 2048;
+constexpr int64_t kRows = 1024;
 
 at::Tensor part_of(const at::Tensor& matrix, int64_t top, int64_t bottom, int64_t left,
                    int64_t right) {

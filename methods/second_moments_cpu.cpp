@@ -28,7 +28,7 @@ void add_chunk(at::Tensor& sum, const at::Tensor& x) {
   for (int64_t row = 0; row < n; row += width)
     for (int64_t column = row; column < n; column += width) tiles.emplace_back(row, column);
   const auto count = static_cast<int64_t>(tiles.size());
-  parallel_parts(count, count, 1, [&](int64_t first, int64_t last) {
+  parallel_parts(count, 1, 1, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       const auto [row, column] = tiles[static_cast<size_t>(i)];
       sum.slice(0, row, row + width)
