@@ -4,6 +4,7 @@
 
 #include "common/error.h"
 #include "common/text.h"
+#include "methods/clock.h"
 #include "methods/layer_health.h"
 
 namespace gptqb {
@@ -63,6 +64,33 @@ LayerResult give_up(const LinearProblem& problem, LayerHealth health,
                   std::to_string(outcome.tries) +
                   " tried). Use more or longer calibration windows, raise method.damping, or set "
                   "method.on_failure: rtn");
+}
+
+std::optional<LayerResult> try_factor(const LinearProblem& problem,
+                                      const std::function<FactorOutcome()>& factor,
+                                      FactorOutcome& outcome, LayerHealth& health) {
+  const Stopwatch watch(problem.weight.device());
+  outcome = factor();
+  health.seconds_factor += watch.seconds();
+  health.damping = outcome.damping;
+  health.damping_tries += outcome.tries;
+  outcome.tries = health.damping_tries;
+  if (!outcome.factor) return give_up(problem, health, outcome);
+  health.condition = outcome.condition;
+  health.dead_columns = outcome.factor->prepared.dead_columns;
+  if (health.dead_columns == problem.weight.size(1))
+    return fall_back_to_rtn(problem, health, "every input of this layer was 0 in calibration");
+  return std::nullopt;
+}
+
+bool try_more_damping(LinearProblem& problem, FactorOutcome& outcome, const std::string& what,
+                      int64_t position) {
+  outcome.failure = what + " loses its pivot at input column " +
+                    std::to_string(input_column(outcome.factor->prepared.order, position)) +
+                    " with damping " + number_text(outcome.damping);
+  const auto next = next_damping(problem.method, outcome.damping);
+  if (next) problem.method.damping = *next;
+  return next.has_value();
 }
 
 int64_t input_column(const at::Tensor& order, int64_t position) {

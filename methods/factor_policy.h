@@ -29,6 +29,19 @@ FactorOutcome factor_hessian(const LinearProblem& problem, FactorKind kind,
 // throws Error naming the layer and what was tried.
 LayerResult give_up(const LinearProblem& problem, LayerHealth health, const FactorOutcome& outcome);
 
+// One try at a layer: `outcome` becomes what `factor` gives for the damping in force, and `health`
+// tells of it. Holds the layer's result where it ends here: no factor (give_up), or no live input.
+std::optional<LayerResult> try_factor(const LinearProblem& problem,
+                                      const std::function<FactorOutcome()>& factor,
+                                      FactorOutcome& outcome, LayerHealth& health);
+
+// A solver that changes an inverse as it goes can lose a pivot to rounding where H itself was
+// factored: at `position` of the sweep; `what` names the inverse. Answered as a factorization that
+// fails: true with more damping in `problem`, or false, `outcome` telling why, where the policy
+// ends.
+bool try_more_damping(LinearProblem& problem, FactorOutcome& outcome, const std::string& what,
+                      int64_t position);
+
 // Input column at `position` of the sweep.
 int64_t input_column(const at::Tensor& order, int64_t position);
 

@@ -1,6 +1,7 @@
 #include "models/architecture.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "common/error.h"
@@ -42,11 +43,14 @@ void check_device(at::Device device) {
                 "expected cpu, got " + device.str() + ": this build or machine has no CUDA device");
 }
 
-std::unique_ptr<CausalLm> open_source(ConfigReader config, std::unique_ptr<WeightSource> weights,
-                                      const ModelOptions& options) {
+// `open_weights` is called when the config is known to be one that this program computes: what it
+// says of a folder comes before what the files say.
+std::unique_ptr<CausalLm> open_source(
+    ConfigReader config, const std::function<std::unique_ptr<WeightSource>()>& open_weights,
+    const ModelOptions& options) {
   ModelIdentity identity = check_config(config);
   const Architecture& architecture = architecture_for(identity.model_type, config.where());
-  return architecture.open({std::move(config), std::move(identity), std::move(weights), options});
+  return architecture.open({std::move(config), std::move(identity), open_weights(), options});
 }
 
 }  // namespace
@@ -60,18 +64,19 @@ std::unique_ptr<CausalLm> open_model(const std::filesystem::path& folder,
     throw Error(
         folder.string(),
         "expected config.json in this folder, got none. A Hugging Face model folder has it.");
-  ConfigReader config(folder / "config.json");
-  const ModelIdentity identity = check_config(config);  // first: it says most about a folder
-  architecture_for(identity.model_type, config.where());
-  return open_source(std::move(config), std::make_unique<FileWeights>(TensorReader(folder)),
-                     options);
+  return open_source(
+      ConfigReader(folder / "config.json"),
+      [&] { return std::make_unique<FileWeights>(TensorReader(folder)); }, options);
 }
 
 std::unique_ptr<CausalLm> open_synthetic(const SyntheticModel& model, const ModelOptions& options) {
   check_device(options.device);
   return open_source(
       ConfigReader("model.synthetic", model.config()),
-      std::make_unique<SyntheticWeights>(static_cast<uint64_t>(model.seed), model.name()), options);
+      [&] {
+        return std::make_unique<SyntheticWeights>(static_cast<uint64_t>(model.seed), model.name());
+      },
+      options);
 }
 
 }  // namespace gptqb

@@ -1,6 +1,5 @@
 // Ids drawn at random: the dataset of synthetic models, which have no tokenizer. Who loads it knows
 // the vocabulary (random_ids.h); there is no file.
-#include "common/error.h"
 #include "datasets/dataset.h"
 
 namespace gptqb {

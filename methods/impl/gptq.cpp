@@ -2,7 +2,6 @@
 // how it went. The algorithm itself is in gptq_reference.cpp (as printed), gptq_fast.cpp, and
 // gptq_inverse_updates.cpp (before the paper's third step).
 #include "common/error.h"
-#include "common/text.h"
 #include "methods/clock.h"
 #include "methods/factor_policy.h"
 #include "methods/gptq_fast.h"
@@ -30,26 +29,15 @@ class Gptq : public Quantizer {
     if (problem.stats->tokens() == 0)
       return fall_back_to_rtn(problem, health, "no calibration token reached this layer");
 
-    // An inverse that is updated can lose a pivot to rounding where H itself was factored: that is
-    // answered in the same way, by more damping if the policy allows it.
     auto tried = problem;
     for (;;) {
-      const Stopwatch factor_watch(weights.device());
-      auto outcome = factor_of(tried);
-      health.seconds_factor += factor_watch.seconds();
-      health.damping = outcome.damping;
-      health.damping_tries += outcome.tries;
-      outcome.tries = health.damping_tries;
-      if (!outcome.factor) return give_up(problem, std::move(health), outcome);
-
-      const auto& factor = *outcome.factor;
-      health.condition = outcome.condition;
-      health.dead_columns = factor.prepared.dead_columns;
-      if (health.dead_columns == weights.size(1))
-        return fall_back_to_rtn(problem, health, "every input of this layer was 0 in calibration");
+      FactorOutcome outcome;
+      if (auto ended = try_factor(
+              tried, [&] { return factor_of(tried); }, outcome, health))
+        return *std::move(ended);
 
       const Stopwatch solve_watch(weights.device());
-      auto solved = solve(tried, weights, factor);
+      auto solved = solve(tried, weights, *outcome.factor);
       if (!solved.lost_pivot) {
         LayerResult result{std::move(solved.quantized), std::move(health)};
         result.health.loss = solved.loss;
@@ -58,12 +46,8 @@ class Gptq : public Quantizer {
         return result;
       }
       health.seconds_solve += solve_watch.seconds();
-      outcome.failure = "the updated inverse loses its pivot at input column " +
-                        std::to_string(input_column(factor.prepared.order, *solved.lost_pivot)) +
-                        " with damping " + number_text(outcome.damping);
-      const auto next = next_damping(tried.method, outcome.damping);
-      if (!next) return give_up(problem, std::move(health), outcome);
-      tried.method.damping = *next;
+      if (!try_more_damping(tried, outcome, "the updated inverse", *solved.lost_pivot))
+        return give_up(problem, std::move(health), outcome);
     }
   }
 

@@ -2,7 +2,6 @@
 // and records how it went. The algorithm itself is in obq_reference.cpp (as printed) and
 // obq_fast.cpp.
 #include "common/error.h"
-#include "common/text.h"
 #include "methods/clock.h"
 #include "methods/factor_policy.h"
 #include "methods/gptq_problem.h"
@@ -46,22 +45,13 @@ class Obq : public Quantizer {
     if (problem.stats->tokens() == 0)
       return fall_back_to_rtn(problem, health, "no calibration token reached this layer");
 
-    // A row's inverse can lose a pivot to rounding where H itself was factored: that is answered in
-    // the same way, by more damping if the policy allows it.
     for (;;) {
-      const Stopwatch factor_watch(weights.device());
-      auto outcome = factor_hessian(problem, FactorKind::kInverse, factorize_inverse);
-      health.seconds_factor += factor_watch.seconds();
-      health.damping = outcome.damping;
-      health.damping_tries += outcome.tries;
-      outcome.tries = health.damping_tries;
-      if (!outcome.factor) return give_up(problem, std::move(health), outcome);
-
-      const auto& factor = *outcome.factor;
-      health.condition = outcome.condition;
-      health.dead_columns = factor.prepared.dead_columns;
-      if (health.dead_columns == weights.size(1))
-        return fall_back_to_rtn(problem, health, "every input of this layer was 0 in calibration");
+      FactorOutcome outcome;
+      const auto factorize = [&] {
+        return factor_hessian(problem, FactorKind::kInverse, factorize_inverse);
+      };
+      if (auto ended = try_factor(problem, factorize, outcome, health)) return *std::move(ended);
+      const Factor& factor = *outcome.factor;
 
       const Stopwatch solve_watch(weights.device());
       const SweepProblem sweep{.layer = problem.layer,
@@ -79,14 +69,9 @@ class Obq : public Quantizer {
         record_errors(problem, result.replacement, result.health);
         return result;
       }
-      outcome.failure =
-          "the inverse of row " + std::to_string(solved.breakdown->row) +
-          " loses its pivot at input column " +
-          std::to_string(input_column(factor.prepared.order, solved.breakdown->column)) +
-          " with damping " + number_text(outcome.damping);
-      const auto next = next_damping(problem.method, outcome.damping);
-      if (!next) return give_up(problem, std::move(health), outcome);
-      problem.method.damping = *next;
+      const std::string inverse = "the inverse of row " + std::to_string(solved.breakdown->row);
+      if (!try_more_damping(problem, outcome, inverse, solved.breakdown->column))
+        return give_up(problem, std::move(health), outcome);
     }
   }
 
