@@ -11,6 +11,11 @@
 
 namespace gptqb {
 
+// What a cell's time goes into: bringing weights and tokens in; running blocks; sums for H; its
+// factor; codes; files and copies for them; evaluation; and all that is none of these.
+inline constexpr const char* kPhases[] = {"read",  "forward", "hessian",    "factor",
+                                          "solve", "write",   "evaluation", "idle"};
+
 // Seconds since it was made.
 class Stopwatch {
  public:

@@ -11,6 +11,8 @@
 
 #include "common/progress.h"
 #include "methods/block_model.h"
+#include "methods/clock.h"
+#include "methods/quantize_report.h"
 #include "methods/quantizer.h"
 
 namespace gptqb {
@@ -60,24 +62,12 @@ struct QuantizeOptions {
   std::optional<QuantConfig> head;
   std::optional<QuantConfig> embedding;
   int64_t sequences_per_chunk = 1;     // sequences that run through a block together
+  bool activations_on_host = false;    // hidden states wait in host memory, not on the device
   ResumeStore* resume = nullptr;       // null: nothing is kept
   HessianSink* hessians = nullptr;     // null: Hessians are not kept
   ExternalSolver* external = nullptr;  // the program of method `external`
+  PhaseClock* clock = nullptr;         // what phases are booked on; null: one of its own
   Progress* progress = nullptr;        // null: silent
-};
-
-struct QuantizeReport {
-  std::vector<LayerHealth> layers;  // in model order, ends included where they were quantized
-  std::map<std::string, double>
-      seconds;               // exclusive wall time by phase: read, forward, hessian, factor, solve
-  double seconds_total = 0;  // of the whole call
-  int64_t resumed_blocks = 0;  // taken from the resume store
-  int64_t linear_weights = 0;  // number of weights in all linears of all blocks, skipped ones too
-  int64_t quantized_weights = 0;  // number of weights replaced
-  int64_t quantized_bits = 0;     // bits they take, scales, zeros and indices counted
-  int64_t end_weights = 0;        // the same two of head and embedding
-  int64_t end_bits = 0;
-  bool untied_head = false;  // head and embedding were one tensor and are two now
 };
 
 // Quantizes every linear of every block of `model` in place, and its ends where `options` say so.

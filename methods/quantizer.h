@@ -60,8 +60,9 @@ struct BlockLinear {
 
 // A whole block before its linears are quantized.
 struct BlockProblem {
-  BlockModel* model = nullptr;                      // the block is loaded and dense
-  const std::vector<at::Tensor>* inputs = nullptr;  // hidden states in chunks, as they enter it
+  BlockModel* model = nullptr;  // the block is loaded and dense
+  // Hidden states in chunks, as they enter it; on the model's device or the host.
+  const std::vector<at::Tensor>* inputs = nullptr;
   std::vector<std::vector<BlockLinear>> stages;
   std::vector<const CalibrationStats*> stats;  // by stage; null where no layer is quantized
   MethodConfig method;

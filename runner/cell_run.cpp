@@ -4,7 +4,6 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 
 #include "common/error.h"
@@ -15,16 +14,11 @@
 #include "runner/external_program.h"
 #include "runner/hessian_dump.h"
 #include "runner/model_checks.h"
+#include "runner/policies.h"
 #include "runner/resume_store.h"
 
 namespace gptqb {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 at::Tensor to_ids(const TokenWindows& windows) {
   if (windows.count == 0) return {};
@@ -108,7 +102,7 @@ double dtype_bits(at::ScalarType dtype) {
 }
 
 QuantizeReport quantize(const Cell& cell, PreparedCell& prepared, ResumeStore* store,
-                        HessianSink* hessians, const RunOptions& options) {
+                        HessianSink* hessians, const RunOptions& options, PhaseClock& clock) {
   QuantizeOptions quantize_options;
   quantize_options.method = cell.method();
   quantize_options.compat = cell.compat();
@@ -125,6 +119,7 @@ QuantizeReport quantize(const Cell& cell, PreparedCell& prepared, ResumeStore* s
   if (!cell.method().command.empty())
     quantize_options.external =
         &external.emplace(cell.method().command, options.output / "work" / cell.id() / "external");
+  quantize_options.clock = &clock;
   quantize_options.progress = options.progress;
   at::Tensor calibration, heldout;
   if (prepared.calibration) {
@@ -156,65 +151,6 @@ void add_sizes(const CausalLm& model, const QuantizeReport& report, std::vector<
 }
 
 }  // namespace
-
-namespace {
-
-const char* choice(bool reference, const char* ours) { return reference ? "reference" : ours; }
-
-const char* precision_name(ProductPrecision precision) {
-  switch (precision) {
-    case ProductPrecision::kFp32:
-      return "fp32";
-    case ProductPrecision::kTf32x3:
-      return "tf32x3";
-    case ProductPrecision::kTf32:
-      return "tf32";
-  }
-  return "";
-}
-
-const char* float_name(bool wide) { return wide ? "float64" : "float32"; }
-
-// What a method that solves with H does to the digits.
-void add_solver_policies(const Cell& cell, std::map<std::string, std::string>& policies) {
-  const MethodConfig& method = cell.method();
-  // The published order of rounding: one sequence at a time through the block, and a float32
-  // running mean of their products.
-  const bool published = method.solver == SolverKind::kReference;
-  policies["solver"] =
-      choice(published, method.solver == SolverKind::kInverseUpdates ? "inverse_updates" : "fast");
-  policies["hessian_sum"] = choice(published, "one_sum");
-  policies["sequences_per_pass"] = published ? "one" : "many";
-  if (!published) policies["solver_products_on_gpu"] = precision_name(method.precision);
-  policies["compute"] = float_name(method.compute == ComputeDtype::kFloat64);
-  policies["damping_order"] = "repaired, permuted, damped";  // protocol.md 5.7 and 5.8
-  policies["damping_dtype"] = float_name(method.compute == ComputeDtype::kFloat64);
-  policies["column_ties"] = "by_index";  // the published argsort does not say
-}
-
-}  // namespace
-
-std::map<std::string, std::string> policies_of(const Cell& cell) {
-  const CompatPolicy& compat = cell.compat();
-  std::map<std::string, std::string> policies = {
-      {"group_grid", choice(compat.reference_group_grid, "fresh")},
-      {"one_sided", choice(compat.reference_one_sided, "full_range")},
-      {"rtn_groups", choice(compat.reference_rtn_groups, "honour")},
-      {"rtn_dtype", compat.reference_rtn_dtype ? "model" : "float32"},
-      {"dead_columns", choice(compat.reference_dead_columns, "exclude")},
-      {"loss_dtype", compat.reference_loss_dtype ? "model" : "float32"},
-      {"matmul_float32", "ieee"},  // TF32 is off
-  };
-  if (!cell.dense()) {
-    policies["scale_dtype"] = cell.quant().scale_dtype == ScaleDtype::kFloat16
-                                  ? "float16, rounded before codes are chosen"
-                                  : "float32";
-    policies["rounding"] = "half_to_even";
-    if (cell.method().name == "llm_int8") policies["int8_outliers"] = "per window";
-  }
-  if (cell.needs_calibration()) add_solver_policies(cell, policies);
-  return policies;
-}
 
 std::string quantization_inputs(const Record& record) {
   Sha256 hash;
@@ -283,8 +219,10 @@ PreparedCell prepare_cell(const Cell& cell, InputCache& cache, const RunOptions&
   return prepared;
 }
 
-void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& options, Record& record) {
+void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& options,
+              PhaseClock& clock, Record& record) {
   c10::InferenceMode inference;
+  clock.enter("idle");
   CausalLm& model = *prepared.model;
   c10::DeviceAllocator* allocator = device_allocator(model.device());
   if (allocator) {
@@ -300,15 +238,16 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& option
     FileResumeStore store(options.output, cell.id(), options.progress, quantization_inputs(record));
     FileHessianSink hessians(options.output, cell.id(), quantization_inputs(record));
     report = quantize(cell, prepared, options.resume ? &store : nullptr,
-                      options.dump_hessians ? &hessians : nullptr, options);
+                      options.dump_hessians ? &hessians : nullptr, options, clock);
     if (options.dump_hessians)
       record.notes.push_back(prepared.calibration
                                  ? "Hessians of the quantized layers are in hessians/" + cell.id()
                                  : "no Hessians were written: the cell takes no calibration data");
     record.layers = std::move(report.layers);
     record.resumed_blocks = report.resumed_blocks;
-    record.seconds = report.seconds;
     record.metrics.push_back(reading("seconds.quantize", report.seconds_total, "s"));
+    record.metrics.push_back(
+        reading("seconds.quantize_published_scope", report.seconds_published_scope(), "s"));
     if (report.untied_head) {
       const ModelExtras ends = model.extras();
       record.notes.push_back(ends.head + " shared its weights with " + ends.embedding +
@@ -323,7 +262,7 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& option
   note_sampling(cell, sampled_rows, record.notes);
   note_layers(record.layers, record.notes);
 
-  const auto start = Clock::now();
+  clock.enter("evaluation");
   const size_t evaluated = sampled_rows ? 0 : cell.evaluators().size();
   HiddenStateCache states(InputCache::kStatesBytes);
   for (size_t i = 0; i < evaluated; ++i) {
@@ -338,12 +277,15 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& option
     record.metrics.insert(record.metrics.end(), metrics.begin(), metrics.end());
   }
   if (prepared.dense) prepared.dense->close();
-  record.seconds["evaluation"] = seconds_since(start);
   record.peak_bytes["host_peak"] = peak_resident_bytes();
   if (allocator) {
     const auto stats = allocator->getDeviceStats(model.device().index());
     record.peak_bytes["device_peak"] = stats.allocated_bytes[0].peak;
   }
+  clock.enter("idle");
+  record.seconds = clock.seconds();
+  for (const char* phase : kPhases) record.seconds.try_emplace(phase, 0);
+  record.metrics.push_back(reading("seconds.cell", clock.total(), "s"));
 }
 
 }  // namespace gptqb

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "eval/evaluator.h"
+#include "methods/clock.h"
 #include "models/causal_lm.h"
 #include "runner/input_cache.h"
 #include "runner/record.h"
@@ -33,11 +34,10 @@ std::string quantization_inputs(const Record& record);
 // Throws Error: anything wrong with model, tokenizer, data or overrides.
 PreparedCell prepare_cell(const Cell& cell, InputCache& cache, const RunOptions& options);
 
-// Every numerical choice in force for `cell`, by topic (docs/architecture.md, Policies that move
-// digits): which of the published code's quirks it follows, and what follows from its method.
-std::map<std::string, std::string> policies_of(const Cell& cell);
-
-// Quantizes and evaluates; fills metrics, layers, seconds, peaks and policies of `record`.
-void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& options, Record& record);
+// Quantizes and evaluates; fills metrics, layers, seconds, peaks and policies of `record`. `clock`
+// runs since the cell began: its phases become those of the record and add up to seconds.cell,
+// which leaves out only the writing of the record itself.
+void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& options,
+              PhaseClock& clock, Record& record);
 
 }  // namespace gptqb

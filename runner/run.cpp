@@ -80,6 +80,7 @@ class PlanRun {
  private:
   Record run_one(const PlannedCell& planned, int64_t position) {
     const Cell& cell = planned.cell;
+    PhaseClock clock(at::Device(options_.device), "read");
     Record record;
     record.cell_id = cell.id();
     record.experiment = plan_.name;
@@ -106,7 +107,7 @@ class PlanRun {
       }
       progress_.note(label_);
       if (options_.fresh) FileResumeStore(options_.output, cell.id(), &progress_).discard();
-      run_cell(cell, prepared, options_, record);
+      run_cell(cell, prepared, options_, clock, record);
     } catch (const Interrupted&) {
       throw;
     } catch (const std::exception& error) {

@@ -77,7 +77,7 @@ class Search {
     const int64_t stride = std::max<int64_t>(1, total / kClipTokens);
     for (const auto& hidden : *problem_.inputs) {
       throw_if_interrupted();
-      auto activations = model_.begin(hidden);
+      auto activations = model_.begin(hidden.to(model_.device()));
       for (size_t stage = 0; stage < inputs_.size(); ++stage) {
         add(inputs_[stage], activations.input, stride, judged_by_running(stage));
         if (stage + 1 < inputs_.size()) model_.run_stage(stage, activations);
@@ -188,7 +188,8 @@ class Search {
   std::vector<at::Tensor> outputs(const ScaleMove& move) const {
     std::vector<at::Tensor> result;
     for (size_t i = 0; i < inputs_[move.stage].chunks.size(); ++i)
-      result.push_back(output(move, inputs_[move.stage].chunks[i], (*problem_.inputs)[i]));
+      result.push_back(
+          output(move, inputs_[move.stage].chunks[i], (*problem_.inputs)[i].to(model_.device())));
     return result;
   }
 

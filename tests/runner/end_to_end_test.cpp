@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -96,6 +97,41 @@ TEST_F(EndToEnd, OneCommandLeavesTheTableAndItsRecords) {
   // Nothing unfinished is kept.
   EXPECT_TRUE(!fs::exists(fs::path(output()) / "work") ||
               fs::is_empty(fs::path(output()) / "work"));
+}
+
+// All of a cell's time is in exactly one phase, whatever the method, and the cells' time is that of
+// the command.
+TEST_F(EndToEnd, PhasesAddUpToTheWallTimeOfTheCell) {
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_EQ(run().code, kExitOk);
+  const double wall =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  double cells = 0;
+  for (const Record& record : records()) {
+    const auto seconds = [&](const std::string& name) {
+      const auto metric = find_metric(record, "seconds." + name);
+      EXPECT_TRUE(metric.has_value()) << name;
+      return metric ? metric->value : 0;
+    };
+    double sum = 0;
+    for (const char* phase :
+         {"read", "forward", "hessian", "factor", "solve", "write", "evaluation", "idle"}) {
+      EXPECT_GE(seconds(phase), 0) << phase;
+      sum += seconds(phase);
+    }
+    EXPECT_NEAR(sum / seconds("cell"), 1, 0.02) << record.setting("method.name");
+    EXPECT_GT(seconds("evaluation"), 0);
+    cells += seconds("cell");
+    if (record.setting("method.name") != "gptq") continue;
+    // Quantizing without reading and writing.
+    const double work =
+        seconds("forward") + seconds("hessian") + seconds("factor") + seconds("solve");
+    EXPECT_LE(work, seconds("quantize_published_scope"));
+    EXPECT_LT(seconds("quantize_published_scope"), seconds("quantize"));
+    EXPECT_LT(seconds("quantize") + seconds("evaluation"), seconds("cell"));
+  }
+  EXPECT_LE(cells, wall);
+  EXPECT_GT(cells / wall, 0.6);
 }
 
 // A model from a seed, on random ids: no files, time and memory in the record, marked everywhere.

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "methods/quantizer.h"
-#include "runner/cell_run.h"
 #include "runner/plan.h"
+#include "runner/policies.h"
 #include "runner/record.h"
 #include "tests/runner/other_value.h"
 

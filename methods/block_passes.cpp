@@ -1,0 +1,97 @@
+#include "methods/block_passes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/progress.h"
+
+namespace gptqb {
+
+Stream BlockPasses::embed(const at::Tensor& ids) {
+  clock_.enter("forward");
+  Stream stream = empty_stream();
+  const int64_t step = std::max<int64_t>(options_.sequences_per_chunk, 1);
+  for (int64_t begin = 0; begin < ids.size(0); begin += step) {
+    throw_if_interrupted();
+    stream.add(model_.embed(ids.narrow(0, begin, std::min(step, ids.size(0) - begin))));
+  }
+  return stream;
+}
+
+void BlockPasses::run(Stream& stream) {
+  clock_.enter("forward");
+  for (size_t i = 0; i < stream.size(); ++i) {
+    throw_if_interrupted();
+    stream.set(i, model_.run_block(stream.get(i)));
+  }
+}
+
+Stream BlockPasses::outputs(const Stream& stream) {
+  Stream copy = stream;
+  run(copy);
+  return copy;
+}
+
+Stream BlockPasses::collect_all(const BlockPlan& plan, const Stream& stream, StatsMember member,
+                                bool to_the_end, std::vector<StageData>& data) {
+  clock_.enter("forward");
+  const size_t needed = stages_with_work(plan);
+  Stream outputs = empty_stream();
+  for (size_t i = 0; i < stream.size(); ++i) {
+    throw_if_interrupted();
+    auto activations = model_.begin(stream.get(i));
+    for (size_t stage = 0; stage < plan.size(); ++stage) {
+      if (has_work(plan[stage])) add(activations.input, member, data[stage]);
+      if (!to_the_end && stage + 1 >= needed) break;
+      model_.run_stage(stage, activations);
+    }
+    if (to_the_end) outputs.add(activations.residual);
+  }
+  return outputs;
+}
+
+KeptActivations BlockPasses::begin(Stream stream) {
+  clock_.enter("forward");
+  KeptActivations kept{empty_stream(), empty_stream()};
+  for (size_t i = 0; i < stream.size(); ++i) {
+    const auto activations = model_.begin(stream.take(i));
+    kept.residual.add(activations.residual);
+    kept.input.add(activations.input);
+  }
+  return kept;
+}
+
+void BlockPasses::collect(const KeptActivations& activations, StatsMember member, StageData& data) {
+  for (size_t i = 0; i < activations.input.size(); ++i) {
+    throw_if_interrupted();
+    add(activations.input.get(i), member, data);
+  }
+}
+
+void BlockPasses::run_stage(size_t stage, KeptActivations& kept) {
+  clock_.enter("forward");
+  for (size_t i = 0; i < kept.residual.size(); ++i) {
+    throw_if_interrupted();
+    BlockActivations activations{kept.residual.take(i), kept.input.take(i)};
+    model_.run_stage(stage, activations);
+    kept.residual.set(i, activations.residual);
+    kept.input.set(i, activations.input);
+  }
+}
+
+void BlockPasses::add(const at::Tensor& input, StatsMember member, StageData& data) {
+  clock_.enter("hessian");
+  const double before = clock_.total();
+  const auto accumulation = options_.method.solver == SolverKind::kReference
+                                ? Accumulation::kPublished
+                                : Accumulation::kSum;
+  auto& stats = data.*member;
+  if (!stats)
+    stats = std::make_unique<CalibrationStats>(input.size(-1), input.device(), accumulation,
+                                               outlier_threshold_, options_.method.precision);
+  stats->add(input);
+  data.seconds_hessian += clock_.total() - before;
+  clock_.enter("forward");
+}
+
+}  // namespace gptqb
