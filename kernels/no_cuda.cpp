@@ -1,6 +1,7 @@
 // The CUDA half of this folder in a build without CUDA: the same functions, which say so.
 #include "common/error.h"
 #include "kernels/device_info.h"
+#include "kernels/forward.h"
 #include "kernels/grid_fit.h"
 #include "kernels/obq.h"
 #include "kernels/solver.h"
@@ -26,10 +27,10 @@ CudaInfo cuda_info() {
 void fit_grids_cuda(const GridFit&, void*) { refuse("fit_grids_cuda"); }
 void obq_cuda(const ObqRows<float>&, int64_t, void*, void*) { refuse("obq_cuda"); }
 void obq_cuda(const ObqRows<double>&, int64_t, void*, void*) { refuse("obq_cuda"); }
+void rotate_cuda(const Rotate&, void*) { refuse("rotate_cuda"); }
+void scale_rows_cuda(const ScaleRows&, void*) { refuse("scale_rows_cuda"); }
+void silu_multiply_cuda(const SiluMultiply&, void*) { refuse("silu_multiply_cuda"); }
 void sweep_cuda(const SweepChunk<float>&, void*) { refuse("sweep_cuda"); }
 void sweep_cuda(const SweepChunk<double>&, void*) { refuse("sweep_cuda"); }
-
-void current_weights_cuda(const CurrentWeights<float>&, void*) { refuse("current_weights_cuda"); }
-void current_weights_cuda(const CurrentWeights<double>&, void*) { refuse("current_weights_cuda"); }
 
 }  // namespace gptqb::kernels

@@ -1,5 +1,4 @@
-// The innermost loop of GPTQ: a chunk of columns, quantized one after another with error feedback,
-// and the weights that such a chunk's grids are fitted on.
+// The innermost loop of GPTQ: a chunk of columns, quantized one after another with error feedback.
 //
 // Matrices are stored by column: element (column j, row r) of a [columns, rows] matrix is at j *
 // rows + r, so that rows, which are independent of each other, lie side by side for SIMD lanes and
@@ -45,24 +44,5 @@ void sweep_cpu(const SweepChunk<double>& chunk, int64_t row_begin, int64_t row_e
 // device. Throws Error if the launch fails, or in a build without CUDA.
 void sweep_cuda(const SweepChunk<float>& chunk, void* stream);
 void sweep_cuda(const SweepChunk<double>& chunk, void* stream);
-
-// The weights of a group of columns as the published algorithm would hold them when it reaches the
-// group: W + x with x N = carried over the group (design/solver.md, 3). T is float or double.
-template <class T>
-struct CurrentWeights {
-  int64_t rows = 0;
-  int64_t columns = 0;         // 1 .. SweepChunk::kMaxCudaColumns
-  const T* weights = nullptr;  // [columns, rows]
-  const T* carried = nullptr;  // [columns, rows]: E N over all columns before the group
-  // N of the group: (i, j) at i * factor_stride + j; only i < j is read.
-  const T* factor = nullptr;
-  int64_t factor_stride = 0;
-  T* current = nullptr;  // out [columns, rows]
-};
-
-// Queued on `stream` (a cudaStream_t). All pointers are memory of the current device. Throws Error
-// if the launch fails, or in a build without CUDA.
-void current_weights_cuda(const CurrentWeights<float>& problem, void* stream);
-void current_weights_cuda(const CurrentWeights<double>& problem, void* stream);
 
 }  // namespace gptqb::kernels

@@ -1,41 +1,12 @@
 #include "methods/carry_products.h"
 
-#include <ATen/Context.h>
-
 namespace gptqb {
 namespace {
-
-// Lets cuBLAS round the inputs of float32 products to TF32 while it lives.
-class AllowTf32 {
- public:
-  AllowTf32() : before_(at::globalContext().allowTF32CuBLAS()) {
-    at::globalContext().setAllowTF32CuBLAS(true);
-  }
-  ~AllowTf32() { at::globalContext().setAllowTF32CuBLAS(before_); }
-  AllowTf32(const AllowTf32&) = delete;
-  AllowTf32& operator=(const AllowTf32&) = delete;
-
- private:
-  bool before_;
-};
 
 // Multiply-adds below which one plain product takes less time than three launches.
 constexpr int64_t kSmall = int64_t{1} << 29;
 
-// The nearest number that TF32 holds: 13 of the 23 fraction bits are cleared.
-at::Tensor round_to_tf32(const at::Tensor& values) {
-  auto bits = values.contiguous().view(at::kInt) + 0x1000;
-  return bits.bitwise_and_(~0x1FFF).view(at::kFloat);
-}
-
 }  // namespace
-
-CarryProducts::Halves CarryProducts::split(const at::Tensor& values) {
-  Halves halves;
-  halves.high = round_to_tf32(values);
-  halves.low = values - halves.high;
-  return halves;
-}
 
 CarryProducts::CarryProducts(const at::Tensor& factor, const at::Tensor& errors,
                              const at::Tensor& carried, ProductPrecision precision)
@@ -43,7 +14,7 @@ CarryProducts::CarryProducts(const at::Tensor& factor, const at::Tensor& errors,
   if (!carried.is_cuda() || carried.scalar_type() != at::kFloat)
     precision_ = ProductPrecision::kFp32;
   if (precision_ != ProductPrecision::kTf32x3) return;
-  split_factor_ = split(factor);
+  split_factor_ = split_for_tf32(factor);
   split_errors_ = {at::empty_like(errors), at::empty_like(errors)};
 }
 
@@ -65,7 +36,7 @@ void CarryProducts::carry(int64_t begin, int64_t middle, int64_t end) {
     }
     case ProductPrecision::kTf32x3: {
       if (split_until_ < middle) {
-        const auto halves = split(errors_.slice(0, split_until_, middle));
+        const auto halves = split_for_tf32(errors_.slice(0, split_until_, middle));
         split_errors_.high.slice(0, split_until_, middle).copy_(halves.high);
         split_errors_.low.slice(0, split_until_, middle).copy_(halves.low);
         split_until_ = middle;

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include "methods/method_config.h"
+#include "methods/tf32.h"
 
 namespace gptqb {
 
@@ -21,17 +22,12 @@ class CarryProducts {
   void carry(int64_t begin, int64_t middle, int64_t end);
 
  private:
-  struct Halves {
-    at::Tensor high, low;  // high + low is the tensor, each exact to a TF32's 11 bits
-  };
-  static Halves split(const at::Tensor& values);
-
   at::Tensor factor_;
   at::Tensor errors_;
   at::Tensor carried_;
   ProductPrecision precision_;
-  Halves split_factor_;  // kTf32x3 only
-  Halves split_errors_;  // of columns [0, split_until_)
+  Tf32Halves split_factor_;  // kTf32x3 only
+  Tf32Halves split_errors_;  // of columns [0, split_until_)
   int64_t split_until_ = 0;
 };
 

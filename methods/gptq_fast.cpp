@@ -1,6 +1,7 @@
 #include "methods/gptq_fast.h"
 
 #include <algorithm>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -27,8 +28,8 @@ struct GridUnit {
   int64_t first = 0;  // the groups that start in between: [first, last)
   int64_t last = 0;
   int64_t stop = 0;  // end of the last of them, which may lie beyond `end`
-  // (N^T)^-1 of the columns [begin, stop); undefined on a GPU, and at the start, where no error
-  // came before.
+  // (N^T)^-1 of the columns [begin, stop); undefined at the start, where no error came before, and
+  // if no group starts here.
   at::Tensor inverse;
 };
 
@@ -44,6 +45,40 @@ struct SweepPlan {
 // N of the columns whose grids the unit fits.
 at::Tensor corner_of(const at::Tensor& triangle, const GridUnit& unit) {
   return triangle.slice(0, unit.begin, unit.stop).slice(1, unit.begin, unit.stop);
+}
+
+// Of lower unit triangles [.., size, size].
+at::Tensor inverse_of(const at::Tensor& triangles) {
+  return at::linalg_solve_triangular(triangles, at::eye(triangles.size(-1), triangles.options()),
+                                     /*upper=*/false, /*left=*/true, /*unitriangular=*/true);
+}
+
+// Inverted once for all rows: a triangular solve for the rows of each group would run far below the
+// rate of a product. That the inverses of such small unit triangles are exact enough is held by the
+// tests against the published algorithm.
+void invert_corners(const at::Tensor& triangle, std::vector<GridUnit>& units) {
+  std::vector<GridUnit*> needed;
+  for (auto& unit : units)
+    if (unit.begin > 0 && unit.first < unit.last) needed.push_back(&unit);
+  if (needed.empty()) return;
+  if (triangle.is_cpu()) {
+    parallel_parts(static_cast<int64_t>(needed.size()), 1, 1, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) {
+        auto* unit = needed[static_cast<size_t>(i)];
+        unit->inverse = inverse_of(corner_of(triangle, *unit).t());
+      }
+    });
+    return;
+  }
+  // Those of one size in one call: a GPU takes as long for one as for all.
+  std::map<int64_t, std::vector<GridUnit*>> by_size;
+  for (auto* unit : needed) by_size[unit->stop - unit->begin].push_back(unit);
+  for (const auto& [size, alike] : by_size) {
+    std::vector<at::Tensor> corners;
+    for (const auto* unit : alike) corners.push_back(corner_of(triangle, *unit).t());
+    const auto inverses = inverse_of(at::stack(corners)).unbind();
+    for (size_t i = 0; i < alike.size(); ++i) alike[i]->inverse = inverses[i];
+  }
 }
 
 // Units of one group, or with stale grids (as the published code takes them) of one block.
@@ -63,19 +98,7 @@ std::vector<GridUnit> grid_units(const SweepProblem& problem, const OrderedProbl
     unit.stop = std::min(unit.last * width, columns);
     units.push_back(std::move(unit));
   }
-  // On the CPU inverted once for all rows: a triangular solve for each strip would run far below
-  // the rate of a product. A GPU has a kernel that solves.
-  if (!triangle.is_cpu()) return units;
-  parallel_parts(static_cast<int64_t>(units.size()), 1, 1, [&](int64_t first, int64_t last) {
-    for (auto& unit :
-         std::span(units).subspan(static_cast<size_t>(first), static_cast<size_t>(last - first))) {
-      if (unit.begin == 0 || unit.first == unit.last) continue;
-      const auto corner = corner_of(triangle, unit).t();
-      unit.inverse =
-          at::linalg_solve_triangular(corner, at::eye(corner.size(0), corner.options()),
-                                      /*upper=*/false, /*left=*/true, /*unitriangular=*/true);
-    }
-  });
+  invert_corners(triangle, units);
   return units;
 }
 
@@ -176,8 +199,7 @@ class StripSweep {
                  errors_.slice(0, 0, unit.begin));
       carried = at::cat({carried, beyond});
     }
-    if (unit.inverse.defined()) return at::addmm(weights, unit.inverse, carried);
-    return current_weights(weights, carried, corner_of(factor_.triangle, unit));
+    return at::addmm(weights, unit.inverse, carried);
   }
 
   const SweepPlan& plan_;

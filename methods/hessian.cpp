@@ -9,6 +9,7 @@
 #include "common/error.h"
 #include "common/random.h"
 #include "methods/column_layout.h"
+#include "methods/tf32.h"
 
 namespace gptqb {
 
@@ -136,13 +137,13 @@ double quadratic_form(const at::Tensor& e, const at::Tensor& h) {
   for (int64_t begin = 0; begin < n; begin += kPanel) {
     const int64_t width = std::min(kPanel, n - begin);
     const int64_t rest = n - begin - width;
-    const auto rows = h.narrow(0, begin, width);
     const auto part = e.narrow(1, begin, width);
-    total += (at::mm(part, rows.narrow(1, begin, width)) * part).sum(at::kDouble);
+    const auto product =
+        exact_product(part, h.narrow(0, begin, width).narrow(1, begin, width + rest));
+    total += (product.narrow(1, 0, width) * part).sum(at::kDouble);
     if (rest > 0)
       total +=
-          2 * (at::mm(part, rows.narrow(1, begin + width, rest)) * e.narrow(1, begin + width, rest))
-                  .sum(at::kDouble);
+          2 * (product.narrow(1, width, rest) * e.narrow(1, begin + width, rest)).sum(at::kDouble);
   }
   return total.item<double>();
 }

@@ -47,38 +47,11 @@ void sweep(const SweepTensors& tensors, int64_t begin, int64_t end) {
   });
 }
 
-template <class T>
-at::Tensor current_on_gpu(const at::Tensor& weights, const at::Tensor& carried,
-                          const at::Tensor& corner) {
-  const at::Tensor result = at::empty(weights.sizes(), weights.options());
-  const DeviceStream stream(weights.device());
-  kernels::current_weights_cuda({.rows = weights.size(1),
-                                 .columns = weights.size(0),
-                                 .weights = weights.const_data_ptr<T>(),
-                                 .carried = carried.const_data_ptr<T>(),
-                                 .factor = corner.const_data_ptr<T>(),
-                                 .factor_stride = corner.stride(0),
-                                 .current = result.mutable_data_ptr<T>()},
-                                stream.handle());
-  return result;
-}
-
 }  // namespace
 
 int64_t sweep_columns(at::Device device) {
   using Chunk = kernels::SweepChunk<float>;
   return device.is_cuda() ? Chunk::kMaxCudaColumns : Chunk::kMaxColumns;
-}
-
-at::Tensor current_weights(const at::Tensor& weights, const at::Tensor& carried,
-                           const at::Tensor& corner) {
-  const bool fits = weights.size(0) <= sweep_columns(weights.device());
-  if (weights.is_cuda() && fits && weights.is_contiguous() && carried.is_contiguous() &&
-      corner.stride(1) == 1)
-    return weights.scalar_type() == at::kDouble ? current_on_gpu<double>(weights, carried, corner)
-                                                : current_on_gpu<float>(weights, carried, corner);
-  return weights + at::linalg_solve_triangular(corner.t(), carried, /*upper=*/false, /*left=*/true,
-                                               /*unitriangular=*/true);
 }
 
 void sweep_chunk(const SweepTensors& tensors, int64_t begin, int64_t end) {

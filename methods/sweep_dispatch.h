@@ -30,12 +30,6 @@ int64_t sweep_columns(at::Device device);
 // current stream.
 void sweep_chunk(const SweepTensors& tensors, int64_t begin, int64_t end);
 
-// The weights the published algorithm would hold for `weights` [columns, rows] when it reaches
-// them: weights + x with x N = carried. `carried` [columns, rows] are what earlier errors send
-// there, `corner` [columns, columns] is N of these columns, read above its diagonal. T, as all.
-at::Tensor current_weights(const at::Tensor& weights, const at::Tensor& carried,
-                           const at::Tensor& corner);
-
 // Waits until all work queued on `device` is done; nothing to do on the CPU.
 void synchronize(at::Device device);
 

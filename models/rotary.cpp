@@ -7,6 +7,7 @@
 
 #include "common/error.h"
 #include "common/text.h"
+#include "models/forward_ops.h"
 
 namespace gptqb {
 namespace {
@@ -157,18 +158,7 @@ void RotaryTable::grow(int64_t positions) {
 at::Tensor RotaryTable::rotate(const at::Tensor& x) {
   const int64_t seqlen = x.size(1);
   if (!cosines_.defined() || cosines_.size(0) < seqlen) grow(seqlen);
-  const int64_t half = x.size(3) / 2;
-  const at::Tensor cosines = cosines_.narrow(0, 0, seqlen).unsqueeze(1);  // [seqlen, 1, half]
-  const at::Tensor sines = sines_.narrow(0, 0, seqlen).unsqueeze(1);
-  const at::Tensor low = x.narrow(3, 0, half);
-  const at::Tensor high = x.narrow(3, half, half);
-  at::Tensor rotated = at::empty_like(x, at::MemoryFormat::Contiguous);
-  at::Tensor low_out = rotated.narrow(3, 0, half);
-  at::Tensor high_out = rotated.narrow(3, half, half);
-  // Each product is rounded by itself, as transformers does in half precision.
-  at::mul_out(low_out, low, cosines).sub_(high * sines);
-  at::mul_out(high_out, high, cosines).add_(low * sines);
-  return rotated;
+  return rotate_pairs(x, cosines_.narrow(0, 0, seqlen), sines_.narrow(0, 0, seqlen));
 }
 
 }  // namespace gptqb

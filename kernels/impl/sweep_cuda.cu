@@ -51,28 +51,43 @@ __device__ inline Place place() {
           static_cast<int64_t>(blockIdx.x) * kRows + local};
 }
 
-// N above its diagonal, zero elsewhere.
+// N above its diagonal, zero elsewhere. A warp reads a row at a time, four numbers a thread where
+// they are aligned; several rows are on their way at once.
 template <class T>
 __device__ void load_factor(const T* source, int64_t stride, int columns, T* factor) {
-  for (int k = threadIdx.x; k < kColumns * kColumns; k += kThreads) {
-    const int i = k / kColumns;
-    const int j = k % kColumns;
-    factor[k] = i < j && j < columns ? source[i * stride + j] : T(0);
+  const int j = threadIdx.x % 32 * 4;
+  const bool aligned =
+      reinterpret_cast<uintptr_t>(source) % sizeof(Four<T>) == 0 && stride % 4 == 0;
+#pragma unroll 8
+  for (int i = static_cast<int>(threadIdx.x) / 32; i < kColumns; i += kThreads / 32) {
+    Four<T> four = {};
+    const T* const from = source + i * stride + j;
+    if (i < j + 3 && aligned && j + 3 < columns) {
+      four = *reinterpret_cast<const Four<T>*>(from);
+    } else if (i < j + 3) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k)
+        if (j + k < columns && i < columns) four.value[k] = from[k];
+    }
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+      if (i >= j + k) four.value[k] = T(0);
+    *reinterpret_cast<Four<T>*>(factor + i * kColumns + j) = four;
   }
 }
 
-// values[c][r] = first[c][r] (+ second[c][r]), zero beyond the matrix.
+// values[c][r] = weights[c][r] + carried[c][r], zero beyond the matrix.
 template <class T>
-__device__ void load_values(const T* first, const T* second, int64_t rows, int columns, T* values) {
-  const int64_t begin = static_cast<int64_t>(blockIdx.x) * kRows;
-  for (int k = threadIdx.x; k < kColumns * kRows; k += kThreads) {
-    const int column = k / kRows;
-    const int local = k % kRows;
+__device__ void load_values(const SweepChunk<T>& chunk, T* values) {
+  const int local = threadIdx.x % kRows;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + local;
+#pragma unroll 8
+  for (int column = static_cast<int>(threadIdx.x) / kRows; column < kColumns;
+       column += kThreads / kRows) {
     T value = T(0);
-    if (column < columns && begin + local < rows) {
-      const int64_t at = column * rows + begin + local;
-      value = first[at];
-      if (second != nullptr) value += second[at];
+    if (column < chunk.columns && row < chunk.rows) {
+      const int64_t at = column * chunk.rows + row;
+      value = chunk.weights[at] + chunk.carried[at];
     }
     values[column * kStride + local] = value;
   }
@@ -82,12 +97,12 @@ __device__ void load_values(const T* first, const T* second, int64_t rows, int c
 // that owns it, and answers what its successors are to receive times N.
 template <class T, class Step>
 __device__ void run_columns(int columns, const T* factor, T* values, const Place& at, Step& step) {
+  step.load(0);
   for (int begin = 0; begin < columns; begin += kSubblock) {
     T mine[kOwned];
 #pragma unroll
     for (int k = 0; k < kOwned; ++k)
       mine[k] = values[(begin + owned_column(k, at.part)) * kStride + at.local];
-    step.begin(begin);
 
     T sent[kSubblock];
 #pragma unroll
@@ -102,6 +117,9 @@ __device__ void run_columns(int columns, const T* factor, T* values, const Place
         for (int k = 0; k < 4; ++k) mine[group * 4 + k] += sent[j] * n.value[k];
       }
     }
+
+    // On its way while the products below run.
+    step.load(begin + kSubblock);
 
     // What the subblock sends to all columns behind it.
     for (int next = begin + kSubblock + at.part * 4; next < columns; next += 16) {
@@ -128,7 +146,8 @@ struct Quantize {
   T weight[kOwned], scale[kOwned], zero[kOwned], diagonal[kOwned];
   double loss = 0;
 
-  __device__ void begin(int first) {
+  // What the rounding of a subblock needs.
+  __device__ void load(int first) {
 #pragma unroll
     for (int k = 0; k < kOwned; ++k) {
       const int column = first + owned_column(k, at.part);
@@ -165,22 +184,6 @@ struct Quantize {
   }
 };
 
-// Solves x N = carried; the weights that the published algorithm would hold are W + x.
-template <class T>
-struct Substitute {
-  const CurrentWeights<T>& problem;
-  const Place& at;
-
-  __device__ void begin(int) {}
-  __device__ T operator()(int column, int, int owner, T value) {
-    if (owner == at.part && column < problem.columns && at.row < problem.rows) {
-      const int64_t place = column * problem.rows + at.row;
-      problem.current[place] = problem.weights[place] + value;
-    }
-    return -value;
-  }
-};
-
 template <class T, bool kTernary>
 __global__ void __launch_bounds__(kThreads) sweep_kernel(SweepChunk<T> chunk) {
   extern __shared__ __align__(32) unsigned char shared[];
@@ -188,7 +191,7 @@ __global__ void __launch_bounds__(kThreads) sweep_kernel(SweepChunk<T> chunk) {
   T* const values = factor + kColumns * kColumns;
   const int columns = static_cast<int>(chunk.columns);
   load_factor(chunk.factor, chunk.factor_stride, columns, factor);
-  load_values(chunk.weights, chunk.carried, chunk.rows, columns, values);
+  load_values(chunk, values);
   __syncthreads();
   const Place at = place();
   Quantize<T, kTernary> step{chunk, at, {}, {}, {}, {}};
@@ -199,50 +202,28 @@ __global__ void __launch_bounds__(kThreads) sweep_kernel(SweepChunk<T> chunk) {
   if (at.part == 0 && at.row < chunk.rows) chunk.losses[at.row] += loss;
 }
 
-template <class T>
-__global__ void __launch_bounds__(kThreads) substitute_kernel(CurrentWeights<T> problem) {
-  extern __shared__ __align__(32) unsigned char shared[];
-  T* const factor = reinterpret_cast<T*>(shared);
-  T* const values = factor + kColumns * kColumns;
-  const int columns = static_cast<int>(problem.columns);
-  load_factor(problem.factor, problem.factor_stride, columns, factor);
-  load_values<T>(problem.carried, nullptr, problem.rows, columns, values);
-  __syncthreads();
-  const Place at = place();
-  Substitute<T> step{problem, at};
-  run_columns(columns, factor, values, at, step);
-}
-
-template <class Kernel, class Problem>
-void launch(Kernel kernel, const Problem& problem, size_t bytes, void* stream, const char* name) {
-  if (problem.rows == 0) return;
+template <class T, bool kTernary>
+void launch(const SweepChunk<T>& chunk, void* stream) {
+  const auto kernel = sweep_kernel<T, kTernary>;
   GPTQB_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  static_cast<int>(bytes)));
-  const auto blocks = static_cast<unsigned>((problem.rows + kRows - 1) / kRows);
-  kernel<<<blocks, kThreads, bytes, static_cast<cudaStream_t>(stream)>>>(problem);
-  check_cuda(cudaGetLastError(), name);
+                                  static_cast<int>(kSharedBytes<T>)));
+  const auto blocks = static_cast<unsigned>((chunk.rows + kRows - 1) / kRows);
+  kernel<<<blocks, kThreads, kSharedBytes<T>, static_cast<cudaStream_t>(stream)>>>(chunk);
+  check_cuda(cudaGetLastError(), "launch of sweep_kernel");
 }
 
 template <class T>
 void sweep(const SweepChunk<T>& chunk, void* stream) {
-  launch(chunk.ternary ? sweep_kernel<T, true> : sweep_kernel<T, false>, chunk, kSharedBytes<T>,
-         stream, "launch of sweep_kernel");
-}
-
-template <class T>
-void substitute(const CurrentWeights<T>& problem, void* stream) {
-  launch(substitute_kernel<T>, problem, kSharedBytes<T>, stream, "launch of substitute_kernel");
+  if (chunk.rows == 0) return;
+  if (chunk.ternary)
+    launch<T, true>(chunk, stream);
+  else
+    launch<T, false>(chunk, stream);
 }
 
 }  // namespace
 
 void sweep_cuda(const SweepChunk<float>& chunk, void* stream) { sweep(chunk, stream); }
 void sweep_cuda(const SweepChunk<double>& chunk, void* stream) { sweep(chunk, stream); }
-void current_weights_cuda(const CurrentWeights<float>& problem, void* stream) {
-  substitute(problem, stream);
-}
-void current_weights_cuda(const CurrentWeights<double>& problem, void* stream) {
-  substitute(problem, stream);
-}
 
 }  // namespace gptqb::kernels

@@ -5,6 +5,7 @@
 
 #include "common/error.h"
 #include "models/decoder.h"
+#include "models/forward_ops.h"
 #include "models/rotary.h"
 
 namespace gptqb {
@@ -126,7 +127,8 @@ class Llama : public Decoder {
         return;
       case 2: {
         at::Tensor gate = linear("mlp.gate_proj", input);
-        input = at::silu_(gate).mul_(linear("mlp.up_proj", input));
+        silu_multiply(gate, linear("mlp.up_proj", input));
+        input = std::move(gate);
         return;
       }
       case 3:
@@ -162,9 +164,9 @@ class Llama : public Decoder {
  private:
   // Normalized in f32, rounded to the model's dtype, then scaled in that dtype.
   at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& scale) const {
-    const at::Tensor wide = x.to(at::kFloat);
-    const at::Tensor inverse = wide.square().mean(-1, true).add_(config_.norm_epsilon).rsqrt_();
-    return wide.mul(inverse).to(x.scalar_type()).mul_(scale);
+    const at::Tensor squares = x.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true).square_();
+    const at::Tensor inverse = squares.mean(-1, true).add_(config_.norm_epsilon).rsqrt_();
+    return scale_rows(x, inverse, scale);
   }
 
   // Input of q, k, v [sequences, seqlen, hidden] -> input of o [sequences, seqlen, heads *

@@ -131,36 +131,6 @@ TEST(SweepCuda, TernaryEqualsTheCpu) {
   expect_same_as_cpu<float>(1e-4, 0.99, true);
 }
 
-template <class T>
-void expect_current_weights(double tolerance) {
-  for (int64_t rows : {1, 31, 32, 33, 500})
-    for (int64_t columns : {1, 2, 16, 31, 32, 33, 96, 128}) {
-      const Problem<T> host(rows, columns);
-      const Problem<T> device = host.on_gpu();
-      const at::Tensor current = at::full_like(device.weights, std::nan(""));
-      current_weights_cuda({.rows = rows,
-                            .columns = columns,
-                            .weights = device.weights.template const_data_ptr<T>(),
-                            .carried = device.carried.template const_data_ptr<T>(),
-                            .factor = device.factor.template const_data_ptr<T>(),
-                            .factor_stride = device.factor.size(1),
-                            .current = current.mutable_data_ptr<T>()},
-                           nullptr);
-      const at::Tensor corner =
-          host.factor.to(at::kDouble).triu(1).add_(at::eye(columns, at::kDouble));
-      const at::Tensor expected =
-          host.weights.to(at::kDouble) +
-          at::linalg_solve_triangular(corner.t(), host.carried.to(at::kDouble), /*upper=*/false);
-      EXPECT_TRUE(at::allclose(current.cpu().to(at::kDouble), expected, tolerance, tolerance))
-          << rows << " x " << columns;
-    }
-}
-
-TEST(CurrentWeightsCuda, SolveTheGroupsTriangle) {
-  expect_current_weights<double>(1e-10);
-  expect_current_weights<float>(1e-4);
-}
-
 TEST(SweepCuda, GivesTheSameBytesTwice) {
   at::manual_seed(8);
   Problem<float> problem = Problem<float>(300, 128).on_gpu();

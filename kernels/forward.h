@@ -1,0 +1,55 @@
+// The small operations of a decoder's forward pass on a GPU, each in one pass over its tensors. As
+// separate tensor operations they take a quarter of the time of the matrix products.
+//
+// All round where the tensor operations they stand for round, so that results are the same bits.
+// Values are float16 or bfloat16, computed in float32; matrices are contiguous; raw pointers to
+// memory of the current device; work is queued on `stream` (a cudaStream_t). Throw Error if a
+// launch fails, or in a build without CUDA.
+#pragma once
+
+#include <cstdint>
+
+namespace gptqb::kernels {
+
+enum class HalfType { kFloat16, kBFloat16 };
+
+// Values that a thread reads at a time: sizes below that say so are multiples of it.
+inline constexpr int64_t kHalfVector = 8;
+
+// out = round(round(x * inverse) * scale), the end of an RMS norm.
+struct ScaleRows {
+  HalfType type = HalfType::kFloat16;
+  int64_t rows = 0;
+  int64_t columns = 0;             // a multiple of kHalfVector
+  const void* x = nullptr;         // [rows, columns]
+  const float* inverse = nullptr;  // [rows]: one over each row's root mean square
+  const void* scale = nullptr;     // [columns]
+  void* out = nullptr;             // [rows, columns]
+};
+void scale_rows_cuda(const ScaleRows& problem, void* stream);
+
+// Rotary positions (Su et al. 2021) with halves, not neighbours, as pairs: of each vector x = (low,
+// high), out = (low cos - high sin, high cos + low sin), every product rounded by itself.
+struct Rotate {
+  HalfType type = HalfType::kFloat16;
+  int64_t tokens = 0;  // sequences * seqlen
+  int64_t seqlen = 0;  // token t is at position t % seqlen
+  int64_t heads = 0;
+  int64_t half = 0;               // half of a vector, a multiple of kHalfVector
+  const void* x = nullptr;        // [tokens, heads, 2 * half]
+  const void* cosines = nullptr;  // [seqlen, half]
+  const void* sines = nullptr;    // [seqlen, half]
+  void* out = nullptr;            // [tokens, heads, 2 * half]
+};
+void rotate_cuda(const Rotate& problem, void* stream);
+
+// gate = round(round(silu(gate)) * up), SwiGLU's middle (Shazeer 2020).
+struct SiluMultiply {
+  HalfType type = HalfType::kFloat16;
+  int64_t count = 0;         // a multiple of kHalfVector
+  void* gate = nullptr;      // in and out [count]
+  const void* up = nullptr;  // [count]
+};
+void silu_multiply_cuda(const SiluMultiply& problem, void* stream);
+
+}  // namespace gptqb::kernels

@@ -1,0 +1,35 @@
+// Products of float32 matrices on a GPU's tensor cores, which read 10 of the 23 fraction bits
+// (TF32). Split in two halves of 11 bits each, three such products are as exact as one in float32
+// and take less time.
+#pragma once
+
+#include <ATen/ATen.h>
+
+namespace gptqb {
+
+// Lets cuBLAS round the inputs of float32 products to TF32 while it lives.
+class AllowTf32 {
+ public:
+  AllowTf32();
+  ~AllowTf32();
+  AllowTf32(const AllowTf32&) = delete;
+  AllowTf32& operator=(const AllowTf32&) = delete;
+
+ private:
+  bool before_;
+};
+
+// values = high + low, where TF32 holds `high` exactly.
+struct Tf32Halves {
+  at::Tensor high;
+  at::Tensor low;
+};
+
+// Of f32 values of any shape.
+Tf32Halves split_for_tf32(const at::Tensor& values);
+
+// a b with the exactness of float32: by three products of halves where a and b are f32 on a GPU, as
+// one product elsewhere.
+at::Tensor exact_product(const at::Tensor& a, const at::Tensor& b);
+
+}  // namespace gptqb
