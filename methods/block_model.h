@@ -10,6 +10,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,14 @@ struct ModelExtras {
   bool tied_head = false;  // the head computes with the embedding's weights
 };
 
+// Finished blocks, for a model that does not keep what their linears were replaced with.
+class ReplacedShelf {
+ public:
+  virtual ~ReplacedShelf() = default;
+  // By name within the block; CPU tensors. Throws Error if the block is not there.
+  virtual std::map<std::string, LinearReplacement> linears(int64_t block) = 0;
+};
+
 class BlockModel {
  public:
   virtual ~BlockModel() = default;
@@ -94,6 +103,9 @@ class BlockModel {
   // block before. At most one block is on the device.
   virtual void load_block(int64_t block) = 0;
   virtual void release_block() = 0;
+  // Seconds spent on reading or making weights so far, by whichever thread: more than
+  // load_block took where a block was read while another was computed.
+  virtual double read_busy_seconds() const { return 0; }
 
   // Of the loaded block: the input of its first stage, and one stage onward.
   virtual BlockActivations begin(const at::Tensor& hidden) = 0;
@@ -107,6 +119,10 @@ class BlockModel {
   // model's dtype (bias and the rest of the layer unchanged); it stays replaced when the block is
   // released and loaded again.
   virtual void replace(const std::string& linear, const LinearReplacement& replacement) = 0;
+  // From now on the model may let a block's replacements go when the block is released: loaded
+  // again, the block takes them from `shelf`. Null: replaced blocks are not loaded again, which
+  // load_block then refuses.
+  virtual void leave_replaced_to(ReplacedShelf*) {}
 
   // The second interface, for methods that move scales between linears. Empty: the architecture has
   // no place for them.

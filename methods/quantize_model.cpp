@@ -401,6 +401,14 @@ class Driver {
 
 }  // namespace
 
+std::map<std::string, LinearReplacement> ResumeStore::linears(int64_t block) {
+  auto finished = load(block);
+  if (!finished)
+    throw Error("block " + std::to_string(block),
+                "expected it among the finished blocks on disk, got none. Run again");
+  return std::move(finished->linears);
+}
+
 QuantizeReport quantize_model(BlockModel& model, const at::Tensor& calibration,
                               const at::Tensor& heldout, const QuantizeOptions& options) {
   std::optional<PhaseClock> own;

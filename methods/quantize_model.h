@@ -36,11 +36,11 @@ struct FinishedBlock {
 };
 
 // Where finished blocks are kept. The runner's implementation writes files atomically.
-class ResumeStore {
+class ResumeStore : public ReplacedShelf {
  public:
-  virtual ~ResumeStore() = default;
   virtual std::optional<FinishedBlock> load(int64_t block) = 0;
   virtual void save(int64_t block, const FinishedBlock& finished) = 0;
+  std::map<std::string, LinearReplacement> linears(int64_t block) override;
 };
 
 // Where the Hessian of each quantized layer goes, for work outside this program.

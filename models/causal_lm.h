@@ -35,6 +35,7 @@ class CausalLm : public BlockModel {
 struct ModelOptions {
   std::string dtype = "auto";  // float16, bfloat16, float32; auto: the checkpoint's
   at::Device device = at::kCPU;
+  bool read_ahead = true;  // the next block is read while the loaded one is computed
 };
 
 // Opens a Hugging Face folder (config.json, one or several safetensors). Weights are mapped and

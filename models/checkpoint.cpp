@@ -136,6 +136,10 @@ std::string TensorReader::describe(const std::string& name) const {
   return file_of(name).path().string() + ", tensor '" + name + "'";
 }
 
+void TensorReader::release_pages(const std::string& name) const {
+  file_of(name).release_pages(name);
+}
+
 std::string TensorReader::fingerprint() const {
   Sha256 hash;
   hash.add(read_file(folder_ / "config.json"));

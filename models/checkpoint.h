@@ -27,6 +27,8 @@ class TensorReader {
   // Both throw Error if there is no tensor of that name.
   const TensorInfo& info(const std::string& name) const;
   at::Tensor view(const std::string& name) const;
+  // As SafetensorsFile::release_pages.
+  void release_pages(const std::string& name) const;
   // "<file>, tensor '<name>'", for messages.
   std::string describe(const std::string& name) const;
 

@@ -1,6 +1,7 @@
 #include "models/decoder.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "common/error.h"
@@ -97,7 +98,8 @@ Decoder::Decoder(ModelSource source, DecoderFacts facts)
       bos_token_id_(source.config.token_id("bos_token_id")),
       eos_token_id_(source.config.token_id("eos_token_id")),
       device_(source.options.device),
-      dtype_(resolve_dtype(source, *weights_)) {
+      dtype_(resolve_dtype(source, *weights_)),
+      reads_ahead_(source.options.read_ahead && weights_->reads_ahead(device_)) {
   if (facts_.tied_head)
     check_tied_head();
   else if (!weights_->has(facts_.head))
@@ -131,34 +133,67 @@ int64_t Decoder::parameter_count() const {
   return count;
 }
 
+std::vector<std::pair<std::string, std::string>> Decoder::names_of_block(int64_t block) const {
+  const std::string pattern_prefix = facts_.block_prefix + "{}.";
+  std::vector<std::pair<std::string, std::string>> names;
+  for (const TensorSpec& spec : facts_.table.specs)
+    if (spec.name.starts_with(pattern_prefix))
+      names.emplace_back(spec.name.substr(pattern_prefix.size()), tensor_name(spec.name, block));
+  return names;
+}
+
+bool Decoder::as_loaded(int64_t block, const std::string& name,
+                        const std::string& full_name) const {
+  return !divided_.contains(full_name) &&
+         !(name.ends_with(".weight") && replaced_.has(block, without_weight(name)));
+}
+
 void Decoder::load_block(int64_t block) {
   if (block < 0 || block >= block_count())
     throw Error("load_block", "expected a block in 0 .. " + std::to_string(block_count() - 1) +
                                   ", got " + std::to_string(block));
   if (block == loaded_block_) return;
+  auto read = ahead_.take(block);
   release_block();
-  const std::string pattern_prefix = facts_.block_prefix + "{}.";
+  const auto start = std::chrono::steady_clock::now();
   std::map<std::string, at::Tensor> loaded;
-  for (const TensorSpec& spec : facts_.table.specs) {
-    if (!spec.name.starts_with(pattern_prefix)) continue;
-    const std::string full_name = tensor_name(spec.name, block);
-    const auto replacement = replaced_.find(full_name);
-    const bool replaced = replacement != replaced_.end();
-    loaded.emplace(
-        spec.name.substr(pattern_prefix.size()),
-        replaced ? replacement->second.to(device_) : weights_->load(full_name, dtype_, device_));
+  for (const auto& [linear, replacement] : replaced_.of_block(block)) {
+    const LinearReplacement on_device = replacement.to(device_);
+    loaded[linear + ".weight"] = on_device.effective_weights(dtype_);
+    if (const auto* int8 = std::get_if<Int8Linear>(&on_device.form)) block_int8_[linear] = *int8;
   }
-  const std::string own_prefix = block_name(block) + ".";
-  for (const auto& [name, int8] : int8_)
-    if (name.starts_with(own_prefix))
-      block_int8_[name.substr(own_prefix.size())] = int8.to(device_);
+  for (const auto& [name, full_name] : names_of_block(block)) {
+    if (const auto divided = divided_.find(full_name); divided != divided_.end())
+      loaded[name] = divided->second.to(device_);
+    else if (const auto ahead = read.find(full_name); ahead != read.end())
+      loaded[name] = ahead->second.to(device_, /*non_blocking=*/true);
+    else if (!loaded.contains(name))
+      loaded[name] = weights_->load(full_name, dtype_, device_);
+  }
+  read_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   block_ = std::move(loaded);
   loaded_block_ = block;
+  if (reads_ahead_ && block + 1 < block_count()) read_ahead(block + 1);
+}
+
+// Into pinned memory where the device is a GPU: the copy to it then needs no detour.
+void Decoder::read_ahead(int64_t block) {
+  std::vector<std::string> names;
+  for (const auto& [name, full_name] : names_of_block(block))
+    if (as_loaded(block, name, full_name)) names.push_back(full_name);
+  ahead_.start(block, std::move(names), [this](const std::string& name) {
+    const at::Tensor tensor = weights_->load(name, dtype_, at::kCPU);
+    if (device_.is_cpu()) return tensor;
+    return at::empty(tensor.sizes(), tensor.options().pinned_memory(true)).copy_(tensor);
+  });
 }
 
 void Decoder::release_block() {
+  ahead_.drop();
   block_.clear();
   block_int8_.clear();
+  if (loaded_block_ >= 0)
+    for (const auto& [name, full_name] : names_of_block(loaded_block_)) weights_->rest(full_name);
   loaded_block_ = -1;
 }
 
@@ -182,15 +217,11 @@ void Decoder::replace(const std::string& linear, const LinearReplacement& replac
   const at::Tensor current = weight(linear);
   const std::string layer = block_name(loaded_block_) + "." + linear;
   check_shape(layer, replacement, current.size(0), current.size(1));
-  int8_.erase(layer);
   block_int8_.erase(linear);
-  if (const auto* int8 = std::get_if<Int8Linear>(&replacement.form)) {
-    int8_[layer] = int8->to(at::kCPU);
+  if (const auto* int8 = std::get_if<Int8Linear>(&replacement.form))
     block_int8_[linear] = int8->to(device_);
-  }
-  const at::Tensor dequantized = replacement.effective_weights(dtype_);
-  replaced_[layer + ".weight"] = dequantized.to(at::kCPU);
-  block_[linear + ".weight"] = dequantized.to(device_);
+  block_[linear + ".weight"] = replacement.to(device_).effective_weights(dtype_);
+  replaced_.put(loaded_block_, linear, replacement);
 }
 
 void Decoder::divide_output(const std::string& producer, const at::Tensor& scale) {
@@ -206,7 +237,7 @@ void Decoder::divide_output(const std::string& producer, const at::Tensor& scale
     has_tensors = true;
     if (is_linear && name == producer + ".weight") continue;
     const at::Tensor divided = current / divisor;
-    replaced_[block_name(loaded_block_) + "." + name] = divided.to(at::kCPU);
+    divided_[block_name(loaded_block_) + "." + name] = divided.to(at::kCPU);
     block_[name] = divided;
   }
   if (!has_tensors) divisors_[block_name(loaded_block_) + "." + producer] = divisor;

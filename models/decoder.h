@@ -11,6 +11,8 @@
 
 #include "models/architecture.h"
 #include "models/causal_lm.h"
+#include "models/read_ahead.h"
+#include "models/replaced_weights.h"
 #include "models/weight_source.h"
 
 namespace gptqb {
@@ -54,8 +56,10 @@ class Decoder : public CausalLm {
 
   void load_block(int64_t block) override;
   void release_block() override;
+  double read_busy_seconds() const override { return read_seconds_ + ahead_.busy_seconds(); }
   at::Tensor weight(const std::string& linear) const override;
   void replace(const std::string& linear, const LinearReplacement& replacement) override;
+  void leave_replaced_to(ReplacedShelf* shelf) override { replaced_.leave_to(shelf); }
   void divide_output(const std::string& producer, const at::Tensor& scale) override;
   void try_weights(const std::string& linear, const at::Tensor& weights) override;
   at::Tensor run_linear(const std::string& name, const at::Tensor& input) const override {
@@ -89,6 +93,11 @@ class Decoder : public CausalLm {
 
  private:
   void check_tied_head() const;
+  // (name within the block, full name) of each tensor of a block.
+  std::vector<std::pair<std::string, std::string>> names_of_block(int64_t block) const;
+  // Whether a tensor computes as its source has it.
+  bool as_loaded(int64_t block, const std::string& name, const std::string& full_name) const;
+  void read_ahead(int64_t block);
   // Whether the head computes with the embedding's tensor.
   bool tied() const { return facts_.tied_head && !head_.defined() && !embedding_.defined(); }
 
@@ -99,14 +108,17 @@ class Decoder : public CausalLm {
   at::Device device_;
   at::ScalarType dtype_;
   std::map<std::string, at::Tensor> ends_;      // by the table's name, on the device
-  std::map<std::string, at::Tensor> replaced_;  // by full name, on the host
-  std::map<std::string, Int8Linear> int8_;      // by full name, on the host
+  ReplacedWeights replaced_;                    // linears
+  std::map<std::string, at::Tensor> divided_;   // norms and biases, by full name, on the host
   std::map<std::string, at::Tensor> divisors_;  // of activations by full name, on the device
   at::Tensor head_;       // replaced head, on the device; undefined: as loaded
   at::Tensor embedding_;  // replaced embedding, on the host; undefined: as loaded
   int64_t loaded_block_ = -1;
   std::map<std::string, at::Tensor> block_;       // by name within the block, on the device
   std::map<std::string, Int8Linear> block_int8_;  // the same for linears that round their inputs
+  double read_seconds_ = 0;                       // in load_block
+  bool reads_ahead_ = false;
+  ReadAhead ahead_;  // its thread uses what stands above
 };
 
 }  // namespace gptqb

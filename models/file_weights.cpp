@@ -43,7 +43,10 @@ std::string FileWeights::describe(const std::string& name) const {
 }
 
 void FileWeights::check_finite(const std::string& name, at::ScalarType dtype) {
-  if (known_finite_.contains(name)) return;
+  {
+    const std::lock_guard lock(known_finite_mutex_);
+    if (known_finite_.contains(name)) return;
+  }
   const at::Tensor stored = tensors_.view(in_files_.at(name));
   int64_t position = first_non_finite(stored);
   if (position >= 0)
@@ -57,6 +60,7 @@ void FileWeights::check_finite(const std::string& name, at::ScalarType dtype) {
                                       index_text(position, stored.sizes().vec()) +
                                       ". Use dtype bfloat16 or float32.");
   }
+  const std::lock_guard lock(known_finite_mutex_);
   known_finite_.insert(name);
 }
 

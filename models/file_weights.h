@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <mutex>
 #include <set>
 
 #include "models/weight_source.h"
@@ -18,6 +19,8 @@ class FileWeights : public WeightSource {
   std::vector<int64_t> shape(const std::string& name) const override;
   at::ScalarType dtype(const std::string& name) const override;
   at::Tensor load(const std::string& name, at::ScalarType dtype, at::Device device) override;
+  bool reads_ahead(at::Device) const override { return true; }
+  void rest(const std::string& name) override { tensors_.release_pages(in_files_.at(name)); }
   at::Tensor rows(const std::string& name, const at::Tensor& ids, at::ScalarType dtype,
                   at::Device device) override;
   bool same(const std::string& a, const std::string& b) const override;
@@ -32,6 +35,7 @@ class FileWeights : public WeightSource {
   TensorReader tensors_;
   std::map<std::string, std::string> in_files_;  // the table's names -> names in the files
   std::vector<std::string> names_;
+  std::mutex known_finite_mutex_;
   std::set<std::string> known_finite_;
 };
 

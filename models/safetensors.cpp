@@ -251,6 +251,16 @@ at::Tensor SafetensorsFile::view(const std::string& name) const {
       const_cast<std::byte*>(data), info.shape, [keep = mapping_](void*) {}, options);
 }
 
+void SafetensorsFile::release_pages(const std::string& name) const {
+  const TensorInfo& info = tensors_.at(name);
+  const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const uint64_t first = (data_offset_ + info.begin + page - 1) / page * page;
+  const uint64_t last = (data_offset_ + info.end) / page * page;
+  // A hint: where it is refused, the pages stay.
+  if (first < last)
+    ::madvise(const_cast<std::byte*>(mapping_->data()) + first, last - first, MADV_DONTNEED);
+}
+
 std::string SafetensorsFile::fingerprint() const {
   Sha256 hash;
   hash.add(mapping_->data(), data_offset_);

@@ -47,6 +47,10 @@ class SafetensorsFile {
   // misaligned). Throws Error if there is none of that name.
   at::Tensor view(const std::string& name) const;
 
+  // Gives back the memory of the pages that hold the tensor and no other one. Views stay valid: the
+  // next access reads the file again, or finds it in the system's cache.
+  void release_pages(const std::string& name) const;
+
   // SHA-256 of the header, the file's size, and 64 pages of 4096 bytes spread evenly over the data:
   // changes when another training run or another quantizer wrote the file, without reading all of
   // it.

@@ -38,15 +38,18 @@ Role role_of(const std::string& name, size_t dimensions) {
 }
 
 // A few features far above the rest: log-normal sizes around 1.
-at::Tensor feature_sizes(int64_t count, at::Device device) {
-  return at::randn({count}, at::TensorOptions().dtype(at::kFloat).device(device)).mul_(0.8).exp_();
+at::Tensor feature_sizes(int64_t count, at::Generator& generator, at::Device device) {
+  return at::randn({count}, generator, at::TensorOptions().dtype(at::kFloat).device(device))
+      .mul_(0.8)
+      .exp_();
 }
 
-// Starts the default generator of `device` on the stream of one tensor.
-void seed_stream(uint64_t seed, const std::string& name, at::Device device) {
+// The stream of one tensor: a generator of its own, so that two threads can draw.
+at::Generator stream_of(uint64_t seed, const std::string& name, at::Device device) {
   const std::string digest = sha256_hex(std::to_string(seed) + "\n" + name);
-  auto generator = at::globalContext().defaultGenerator(device);
+  auto generator = at::globalContext().defaultGenerator(device).clone();
   generator.set_current_seed(std::stoull(digest.substr(0, 12), nullptr, 16));
+  return generator;
 }
 
 }  // namespace
@@ -66,19 +69,19 @@ void SyntheticWeights::bind(const TensorTable& table) {
 at::Tensor SyntheticWeights::load(const std::string& name, at::ScalarType dtype,
                                   at::Device device) {
   const auto& shape = shapes_.at(name);
-  seed_stream(seed_, name, device);
+  at::Generator generator = stream_of(seed_, name, device);
   const auto options = at::TensorOptions().dtype(dtype).device(device);
   const Role role = role_of(name, shape.size());
   switch (role) {
     case Role::kShift:
-      return at::randn(shape, options).mul_(0.01);
+      return at::randn(shape, generator, options).mul_(0.01);
     case Role::kNorm:
-      return feature_sizes(shape[0], device).to(dtype);
+      return feature_sizes(shape[0], generator, device).to(dtype);
     case Role::kTable:
       // All tokens share a direction, as in trained models.
-      return at::randn(shape, options)
+      return at::randn(shape, generator, options)
           .mul_(0.02)
-          .add_((at::randn({shape[1]}, options).mul_(0.02)).unsqueeze(0));
+          .add_((at::randn({shape[1]}, generator, options).mul_(0.02)).unsqueeze(0));
     case Role::kProducer:
     case Role::kResidual:
     case Role::kLinear:
@@ -87,8 +90,9 @@ at::Tensor SyntheticWeights::load(const std::string& name, at::ScalarType dtype,
   double size = 1.0 / std::sqrt(static_cast<double>(shape[1]));
   // Sums over all blocks stay of the size of one.
   if (role == Role::kResidual) size /= std::sqrt(2.0 * static_cast<double>(blocks_));
-  auto weights = at::randn(shape, options).mul_(size);
-  if (role == Role::kProducer) weights.mul_(feature_sizes(shape[0], device).to(dtype).unsqueeze(1));
+  auto weights = at::randn(shape, generator, options).mul_(size);
+  if (role == Role::kProducer)
+    weights.mul_(feature_sizes(shape[0], generator, device).to(dtype).unsqueeze(1));
   return weights;
 }
 

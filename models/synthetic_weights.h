@@ -24,6 +24,9 @@ class SyntheticWeights : public WeightSource {
   std::vector<int64_t> shape(const std::string& name) const override { return shapes_.at(name); }
   at::ScalarType dtype(const std::string&) const override { return at::kHalf; }
   at::Tensor load(const std::string& name, at::ScalarType dtype, at::Device device) override;
+  // On a GPU they are made there: other numbers than on the host, in less time than a copy takes.
+  bool reads_ahead(at::Device device) const override { return device.is_cpu(); }
+  void rest(const std::string&) override {}
   at::Tensor rows(const std::string& name, const at::Tensor& ids, at::ScalarType dtype,
                   at::Device device) override;
   // Asked of a tied head and its embedding only: the head is then never drawn.

@@ -29,6 +29,11 @@ class WeightSource {
   // The whole tensor in `dtype` on `device`; on the CPU it may be a view of the file. Throws Error
   // naming tensor and position if a value is NaN, infinite, or beyond `dtype`.
   virtual at::Tensor load(const std::string& name, at::ScalarType dtype, at::Device device) = 0;
+  // Whether load() to the host may run in a second thread, and gives there what load() to `device`
+  // gives.
+  virtual bool reads_ahead(at::Device device) const = 0;
+  // The tensor is not needed for a while: memory that holds pages of a file may go.
+  virtual void rest(const std::string& name) = 0;
   // Rows `ids` (i64 of any shape, CPU) of a matrix: [.., columns], as load.
   virtual at::Tensor rows(const std::string& name, const at::Tensor& ids, at::ScalarType dtype,
                           at::Device device) = 0;

@@ -198,6 +198,58 @@ TEST(Replace, ComputesAsIfTheFileHeldTheWeights) {
   }
 }
 
+// Finished blocks on a shelf: what was put there, by block.
+struct MemoryShelf : ReplacedShelf {
+  std::map<std::string, LinearReplacement> linears(int64_t block) override {
+    asked.push_back(block);
+    return blocks.at(block);
+  }
+  std::map<int64_t, std::map<std::string, LinearReplacement>> blocks;
+  std::vector<int64_t> asked;
+};
+
+// Whether codes stay in memory or come from a shelf, a block computes the same bits again.
+TEST(Replace, ComesBackFromAShelfBitByBit) {
+  const std::vector<std::pair<std::string, LinearReplacement>> replacements = {
+      {"mlp.up_proj", some_quantized(48, 32)},
+      {"self_attn.q_proj", TransformedLinear{some_quantized(32, 32), at::linspace(0.5, 1.5, 32)}},
+      {"self_attn.k_proj", quantize_int8(at::linspace(-1, 1, 32 * 32).view({32, 32}), 6.0)},
+      {"mlp.down_proj", DenseWeights{at::linspace(-1, 1, 48 * 32).view({32, 48})}}};
+  for (const char* dtype : {"float32", "float16", "bfloat16"}) {
+    const auto kept = open_model(golden_folder("llama_mha"), {dtype, at::kCPU});
+    const auto left = open_model(golden_folder("llama_mha"), {dtype, at::kCPU});
+    MemoryShelf shelf;
+    left->leave_replaced_to(&shelf);
+    for (CausalLm* model : {kept.get(), left.get()})
+      for (const int64_t block : {0, 1}) {
+        model->load_block(block);
+        for (const auto& [linear, replacement] : replacements) {
+          model->replace(linear, replacement);
+          shelf.blocks[block][linear] = replacement;
+        }
+      }
+    EXPECT_TRUE(shelf.asked.empty());
+    EXPECT_TRUE(at::equal(run_model(*left, some_ids()), run_model(*kept, some_ids()))) << dtype;
+    EXPECT_EQ(shelf.asked, (std::vector<int64_t>{0, 1}));
+  }
+}
+
+TEST(Replace, ABlockThatNobodyKeepsIsNotLoadedAgain) {
+  const auto model = open_model(golden_folder("llama_mha"), {"float32", at::kCPU});
+  model->leave_replaced_to(nullptr);
+  model->load_block(0);
+  model->replace("mlp.up_proj", some_quantized(48, 32));
+  model->load_block(1);
+  EXPECT_THAT(
+      error_of([&] { model->load_block(0); }),
+      HasSubstr("[block 0] expected a block that is kept, got one whose codes were let go"));
+  MemoryShelf shelf;
+  shelf.blocks[0]["mlp.down_proj"] = some_quantized(32, 48);
+  model->leave_replaced_to(&shelf);
+  EXPECT_THAT(error_of([&] { model->load_block(0); }),
+              HasSubstr("expected codes of mlp.up_proj among the finished blocks, got none"));
+}
+
 TEST(Replace, RefusesAnotherShape) {
   const auto model = open_model(golden_folder("llama_mha"), {"float32", at::kCPU});
   model->load_block(1);
