@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "methods/linear_replacement.h"
+#include "methods/memory_plan.h"
 
 namespace gptqb {
 
@@ -151,6 +152,9 @@ class BlockModel {
 
   // The whole loaded block: output hidden states of `hidden`.
   at::Tensor run_block(const at::Tensor& hidden);
+
+  // For planning memory; reads no weight.
+  virtual ModelSizes sizes() const { return {}; }
 
   // Number of all weights, head and embeddings included (a head counted once while it is tied); for
   // bits_per_weight.*.

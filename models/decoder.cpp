@@ -1,5 +1,7 @@
 #include "models/decoder.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -133,6 +135,30 @@ int64_t Decoder::parameter_count() const {
   return count;
 }
 
+ModelSizes Decoder::sizes() const {
+  ModelSizes sizes{.blocks = block_count(),
+                   .element_bytes = static_cast<int64_t>(c10::elementSize(dtype_)),
+                   .block_tensors = {},
+                   .stages = {},
+                   .end_elements = 0,
+                   .vocabulary = vocab_size()};
+  for (const TensorSpec& spec : facts_.table.specs) {
+    if (spec.name.starts_with(facts_.block_prefix + "{}."))
+      sizes.block_tensors.push_back(elements_of(spec.shape));
+    else if (!facts_.tied_head || spec.name != facts_.head)
+      sizes.end_elements += elements_of(spec.shape);
+  }
+  for (const Stage& stage : facts_.stages) {
+    ModelSizes::Stage& widths = sizes.stages.emplace_back();
+    for (const std::string& linear : stage.linears) {
+      const auto shape = weights_->shape(block_name(0) + "." + linear + ".weight");
+      widths.in = shape.at(1);
+      widths.outs.push_back(shape.at(0));
+    }
+  }
+  return sizes;
+}
+
 std::vector<std::pair<std::string, std::string>> Decoder::names_of_block(int64_t block) const {
   const std::string pattern_prefix = facts_.block_prefix + "{}.";
   std::vector<std::pair<std::string, std::string>> names;
@@ -195,6 +221,9 @@ void Decoder::release_block() {
   if (loaded_block_ >= 0)
     for (const auto& [name, full_name] : names_of_block(loaded_block_)) weights_->rest(full_name);
   loaded_block_ = -1;
+  // Weights that another thread allocated leave holes where this one does not look: a block's worth
+  // of them each time.
+  if (device_.is_cpu()) ::malloc_trim(0);
 }
 
 const at::Tensor& Decoder::block_tensor(const std::string& name) const {

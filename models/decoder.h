@@ -53,6 +53,7 @@ class Decoder : public CausalLm {
   std::optional<int64_t> eos_token_id() const override { return eos_token_id_; }
   std::string fingerprint() const override { return weights_->fingerprint(); }
   int64_t parameter_count() const override;
+  ModelSizes sizes() const override;
 
   void load_block(int64_t block) override;
   void release_block() override;

@@ -11,6 +11,7 @@
 #include "common/text.h"
 #include "datasets/overlap.h"
 #include "methods/quantize_model.h"
+#include "runner/cell_memory.h"
 #include "runner/external_program.h"
 #include "runner/hessian_dump.h"
 #include "runner/model_checks.h"
@@ -102,7 +103,8 @@ double dtype_bits(at::ScalarType dtype) {
 }
 
 QuantizeReport quantize(const Cell& cell, PreparedCell& prepared, ResumeStore* store,
-                        HessianSink* hessians, const RunOptions& options, PhaseClock& clock) {
+                        HessianSink* hessians, const MemoryPlan& memory, const RunOptions& options,
+                        PhaseClock& clock) {
   QuantizeOptions quantize_options;
   quantize_options.method = cell.method();
   quantize_options.compat = cell.compat();
@@ -119,6 +121,7 @@ QuantizeReport quantize(const Cell& cell, PreparedCell& prepared, ResumeStore* s
   if (!cell.method().command.empty())
     quantize_options.external =
         &external.emplace(cell.method().command, options.output / "work" / cell.id() / "external");
+  quantize_options.activations_on_host = memory.activations_on_host;
   quantize_options.clock = &clock;
   quantize_options.progress = options.progress;
   at::Tensor calibration, heldout;
@@ -233,12 +236,22 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& option
   record.policies = policies_of(cell);
   record.seeds = {{"calibration", cell.calibration().seed}};
 
+  const MemoryPlan memory =
+      plan_memory(model.sizes(), memory_task(cell, options.device), options.limits);
+  record.peak_bytes["host_planned"] = memory.host_bytes();
+  if (allocator) record.peak_bytes["device_planned"] = memory.device_bytes();
+  if (memory.activation_bytes > 0) record.peak_bytes["activations"] = memory.activation_bytes;
+  reset_peak_resident_bytes();
+
   QuantizeReport report;
+  FileResumeStore store(options.output, cell.id(), options.progress, quantization_inputs(record));
   if (!cell.dense()) {
-    FileResumeStore store(options.output, cell.id(), options.progress, quantization_inputs(record));
     FileHessianSink hessians(options.output, cell.id(), quantization_inputs(record));
-    report = quantize(cell, prepared, options.resume ? &store : nullptr,
-                      options.dump_hessians ? &hessians : nullptr, options, clock);
+    const bool on_disk = memory.finished == FinishedBlocks::kOnDisk;
+    if (memory.finished != FinishedBlocks::kInMemory)
+      model.leave_replaced_to(on_disk ? &store : nullptr);
+    report = quantize(cell, prepared, options.resume || on_disk ? &store : nullptr,
+                      options.dump_hessians ? &hessians : nullptr, memory, options, clock);
     if (options.dump_hessians)
       record.notes.push_back(prepared.calibration
                                  ? "Hessians of the quantized layers are in hessians/" + cell.id()
@@ -286,6 +299,7 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& option
   record.seconds = clock.seconds();
   for (const char* phase : kPhases) record.seconds.try_emplace(phase, 0);
   record.metrics.push_back(reading("seconds.cell", clock.total(), "s"));
+  record.metrics.push_back(reading("busy_seconds.read", model.read_busy_seconds(), "s"));
 }
 
 }  // namespace gptqb

@@ -9,6 +9,7 @@
 #include "common/error.h"
 #include "eval/evaluator.h"
 #include "methods/quantizer.h"
+#include "runner/cell_memory.h"
 #include "runner/cli.h"
 #include "runner/cli_commands.h"
 #include "runner/model_checks.h"
@@ -90,6 +91,7 @@ int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, 
     run_options.progress = &progress;
     run_options.resume = plan.resume;
     run_options.dump_hessians = plan.dump_hessians;
+    run_options.limits = within_machine(plan.limits, run_options.device);
     const RunLock lock(run_options.output);
     RunOutcome outcome;
     try {
@@ -114,16 +116,20 @@ int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, 
 }  // namespace
 
 int run_command(const RunCommandOptions& options, std::ostream& out, std::ostream& err) {
-  const std::vector<Plan> plans = plans_of(options.files);
-  for (const Plan& plan : plans) check_models(plan, "");
+  std::vector<Plan> plans = plans_of(options.files);
+  std::vector<ModelChecks> checks;
+  for (const Plan& plan : plans) checks.push_back(check_models(plan, ""));
+  check_device(options.device);
+  for (size_t i = 0; i < plans.size(); ++i)
+    skip_what_does_not_fit(plans[i], checks[i].sizes, options.device);
   return run_plans(plans, options, out, err);
 }
 
 int plan_command(const FileOptions& options, std::ostream& out) {
   for (const Plan& plan : plans_of(options)) {
-    const std::vector<std::string> broken = check_models(plan, "");
-    out << plan_table(plan);
-    for (const std::string& sentence : broken) out << "broken: " << sentence << '\n';
+    const ModelChecks checks = check_models(plan, "");
+    out << plan_table(plan) << memory_lines(plan, checks.sizes);
+    for (const std::string& sentence : checks.broken) out << "broken: " << sentence << '\n';
     for (const std::string& sentence : missing_inputs(plan, data_root(), ""))
       out << "missing: " << sentence << '\n';
   }

@@ -158,4 +158,6 @@ int64_t peak_resident_bytes() {
   return leading_integer(value_in("/proc/self/status", "VmHWM")) * 1024;
 }
 
+void reset_peak_resident_bytes() { std::ofstream("/proc/self/clear_refs") << "5\n"; }
+
 }  // namespace gptqb

@@ -41,5 +41,8 @@ std::string device_line(const Environment& environment);
 // Resident memory of this process in bytes, now and at its highest; 0 where /proc is absent.
 int64_t resident_bytes();
 int64_t peak_resident_bytes();
+// Starts it anew, so that the next reading is of what follows. Where the system does not allow it,
+// the peak stays that of the whole process.
+void reset_peak_resident_bytes();
 
 }  // namespace gptqb

@@ -29,35 +29,44 @@ std::vector<std::string> linear_names(const BlockModel& model) {
   return names;
 }
 
-std::vector<std::string> check_models(const Plan& plan, const fs::path& base) {
-  std::vector<std::string> broken;
+ModelChecks check_models(const Plan& plan, const fs::path& base) {
+  struct Known {
+    std::vector<std::string> linears;  // none: not there, or broken
+    ModelSizes sizes;
+  };
+  ModelChecks checks;
   std::vector<std::string> faults;
-  // By folder and dtype; no names: not there, or broken.
-  std::map<std::pair<std::string, std::string>, std::vector<std::string>> known;
+  std::map<std::pair<std::string, std::string>, Known> known;  // by folder and dtype
   for (const PlannedCell& planned : plan.cells) {
     const Cell& cell = planned.cell;
     const SyntheticModel& synthetic = cell.model().synthetic;
     if (!planned.skip_reason.empty() || (cell.model().path.empty() && !synthetic.asked())) continue;
     const fs::path folder = base / cell.model().path;
     const std::string& dtype = cell.model().dtype;
-    const auto [names, is_new] =
+    const auto [entry, is_new] =
         known.try_emplace({synthetic.asked() ? synthetic.config().dump() : folder.string(), dtype});
+    Known& model = entry->second;
+    const auto look_at = [&model](const CausalLm& opened) {
+      model.linears = linear_names(opened);
+      model.sizes = opened.sizes();
+    };
     std::error_code ignored;
     if (is_new && synthetic.asked()) {
-      names->second = linear_names(*open_synthetic(synthetic, {.dtype = dtype}));
+      look_at(*open_synthetic(synthetic, {.dtype = dtype}));
     } else if (is_new && fs::exists(folder / "config.json", ignored)) {
       try {
-        names->second = linear_names(*open_model(folder, {.dtype = dtype}));
+        look_at(*open_model(folder, {.dtype = dtype}));
       } catch (const std::exception& error) {
-        broken.push_back(error.what());
+        checks.broken.push_back(error.what());
       }
     }
-    if (names->second.empty()) continue;
-    for (const std::string& sentence : cell.unmatched_globs(names->second))
+    if (model.linears.empty()) continue;
+    checks.sizes[cell.id()] = model.sizes;
+    for (const std::string& sentence : cell.unmatched_globs(model.linears))
       add_once(sentence, faults);
   }
   if (!faults.empty()) throw Error(plan.file, join(faults, "; "));
-  return broken;
+  return checks;
 }
 
 }  // namespace gptqb

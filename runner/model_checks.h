@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,10 +14,16 @@ namespace gptqb {
 // Full names of all linears of `model`'s blocks, which rules and `method.layers` are about.
 std::vector<std::string> linear_names(const BlockModel& model);
 
+struct ModelChecks {
+  // A sentence for each model that cannot be opened: its cells will fail, others can run.
+  std::vector<std::string> broken;
+  // By cell id, of those that could.
+  std::map<std::string, ModelSizes> sizes;
+};
+
 // Opens each model of `plan` that is there (configuration and headers, no weights) and holds the
-// globs of its cells against the names of its layers. Relative paths start at `base`. Returns a
-// sentence for each model that cannot be opened: its cells will fail, others can run. Throws Error,
+// globs of its cells against the names of its layers. Relative paths start at `base`. Throws Error,
 // all faults in one message, for rules and `method.layers` that match no layer.
-std::vector<std::string> check_models(const Plan& plan, const std::filesystem::path& base);
+ModelChecks check_models(const Plan& plan, const std::filesystem::path& base);
 
 }  // namespace gptqb

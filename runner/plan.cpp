@@ -124,6 +124,7 @@ class Planner {
     result.file = experiment_.file;
     if (const auto resume = experiment_.base.find("resume"); resume != experiment_.base.end())
       result.resume = resume->second.value.get<bool>();
+    result.limits = {limit("limits.device_memory"), limit("limits.host_memory")};
     if (const auto dump = experiment_.base.find("dump"); dump != experiment_.base.end())
       for (const json& what : dump->second.value)
         if (what == "hessians") result.dump_hessians = true;
@@ -138,6 +139,13 @@ class Planner {
   }
 
  private:
+  // GiB in bytes; empty for `all`.
+  std::optional<int64_t> limit(const std::string& key) const {
+    const auto found = experiment_.base.find(key);
+    if (found == experiment_.base.end() || !found->second.value.is_number()) return std::nullopt;
+    return static_cast<int64_t>(found->second.value.get<double>() * (int64_t{1} << 30));
+  }
+
   // A file may ask for kernels alone.
   bool has_cells() const {
     if (!experiment_.cells.empty() || !experiment_.sweep.empty()) return true;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "methods/memory_plan.h"
 #include "runner/cell.h"
 #include "runner/expectation.h"
 #include "runner/experiment.h"
@@ -26,6 +27,7 @@ struct Plan {
   int64_t excluded = 0;            // cells left out by `exclude`
   int64_t other_shards = 0;        // cells that other shards run
   bool resume = true;              // keep finished blocks
+  MemoryLimits limits;             // `limits`; empty: what the machine has
   bool dump_hessians = false;      // `dump: [hessians]`
   std::vector<std::string> notes;  // what the user should know before the run
 };

@@ -18,6 +18,7 @@ struct RunOptions {
   std::filesystem::path data_root;  // $GPTQ_BENCH_DATA; may be empty
   std::filesystem::path base;       // relative paths of the experiment start here
   bool resume = true;               // keep finished blocks of unfinished cells
+  MemoryLimits limits;              // empty: no limit
   bool dump_hessians = false;       // write H of each layer beside the records
   bool fresh = false;               // redo finished cells and forget kept blocks
   std::vector<std::string> argv;    // for the record

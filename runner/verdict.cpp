@@ -47,6 +47,12 @@ std::string deviation_text(double deviation, double target) {
   return text;
 }
 
+// Time and memory are what made-up weights are good for.
+bool measures_resources(const std::string& metric) {
+  return metric.starts_with("seconds.") || metric.starts_with("busy_seconds.") ||
+         metric.starts_with("bytes.");
+}
+
 bool published_time(const Expectation& expectation) {
   return expectation.value && expectation.metric.rfind("seconds.", 0) == 0;
 }
@@ -101,7 +107,7 @@ Verdict judge(const Expectation& expectation, const std::string& cell_id,
   verdict.measured = metric->value;
   verdict.deviation = metric->value - target;
   verdict.deviation_text = deviation_text(*verdict.deviation, target);
-  if (is_synthetic(*record))
+  if (is_synthetic(*record) && !measures_resources(expectation.metric))
     return settle(Outcome::kNotComparable, "the model's weights are synthetic");
   if (published_time(expectation)) {
     if (target > 0) verdict.deviation_text = significant_text(metric->value / target, 3) + " x";

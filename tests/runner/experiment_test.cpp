@@ -237,8 +237,10 @@ TEST(Experiment, ExpectEntries) {
       parse(std::string(kGood) +
             "expect:\n  - {where: {quant.bits: 4}, metric: perplexity.c4, value: 5.85, tolerance: "
             "{absolute: 0.05}, source: \"README\", confidence: high}\n"
-            "  - {metric: seconds.quantize, at_most: 15}\n");
-  ASSERT_EQ(read.expect.size(), 2u);
+            "  - {metric: seconds.quantize, at_most: 15}\n"
+            "  - {metric: seconds.quantize, value: 20}\n");
+  ASSERT_EQ(read.expect.size(), 3u);
+  EXPECT_EQ(read.expect[2].second.value, 20.0) << "a time needs no tolerance: it gets a ratio";
   const Expectation& first = read.expect[0].second;
   EXPECT_EQ(first.value, 5.85);
   EXPECT_EQ(first.tolerance_absolute, 0.05);

@@ -114,6 +114,39 @@ TEST(Experiments, LlamaExpectsBothPublishedNumbers) {
   EXPECT_EQ(found, 2);
 }
 
+// Minutes of the paper's table, as seconds.
+TEST(Experiments, PaperRuntimeHoldsEveryPublishedTime) {
+  const std::map<std::string, double> minutes = {
+      {"bloom-1b7", 2.9}, {"bloom-3b", 5.2}, {"bloom-7b1", 10.0},   {"bloom-176b", 3.8 * 60},
+      {"opt-13b", 20.9},  {"opt-30b", 44.9}, {"opt-66b", 1.6 * 60}, {"opt-175b", 4.2 * 60}};
+  const auto documents =
+      load_experiments(fs::path(GPTQB_SOURCE_DIR) / "experiments/paper_runtime.yaml");
+  ASSERT_EQ(documents.size(), 3u);
+  for (const Experiment& experiment : documents) {
+    const Plan plan = plan_of(experiment);
+    EXPECT_FALSE(plan.resume);
+    size_t published = 0;
+    for (const PlannedCell& planned : plan.cells) {
+      const Cell& cell = planned.cell;
+      EXPECT_EQ(planned.skip_reason, "");
+      EXPECT_EQ(cell.quant().bits, 3);
+      EXPECT_EQ(cell.quant().group_size, -1);
+      EXPECT_TRUE(cell.evaluators().empty());
+      if (experiment.tier != "smoke") {
+        EXPECT_EQ(cell.calibration().samples * cell.calibration().seqlen, 128 * 2048);
+      }
+      for (const Expectation& expectation : planned.expectations) {
+        EXPECT_EQ(expectation.metric, "seconds.quantize_published_scope");
+        EXPECT_NEAR(*expectation.value / 60, minutes.at(cell.model().synthetic.like), 1e-9);
+        ++published;
+      }
+    }
+    if (experiment.tier == "full") {
+      EXPECT_EQ(published, minutes.size());
+    }
+  }
+}
+
 struct Named {
   const char* name;
   const char* method;

@@ -55,8 +55,9 @@ class KilledRun : public testing::Test {
     if (loaded.records.size() != 1) return "";
     Record record = loaded.records[0];
     EXPECT_EQ(record.status, CellStatus::kOk) << record.reason;
-    std::erase_if(record.metrics,
-                  [](const Metric& metric) { return metric.name.starts_with("seconds."); });
+    std::erase_if(record.metrics, [](const Metric& metric) {
+      return metric.name.starts_with("seconds.") || metric.name.starts_with("busy_seconds.");
+    });
     record.seconds.clear();
     record.peak_bytes.clear();
     record.environment = {};

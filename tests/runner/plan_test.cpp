@@ -507,14 +507,21 @@ TEST(Plan, WhatThisBuildCannotRunIsSkippedWithTheReason) {
                    "quant.bits: ternary}]\n"),
             "not supported yet: method.name awq");
   EXPECT_EQ(reason("method: {name: gptq}\ndump: [hessians]\n"), "");
-  EXPECT_EQ(reason("method: {name: gptq}\nlimits: {device_memory: 8}\n"),
-            "not supported yet: limits.device_memory 8");
   EXPECT_EQ(reason("method: {name: gptq}\nexecutor: {name: slurm, partition: gpu}\n"),
             "not supported yet: executor.name slurm, executor.partition gpu");
   EXPECT_EQ(
       reason(
           "method: {name: gptq}\nexecutor: {name: local}\ndump: []\nlimits: {host_memory: all}\n"),
       "");
+}
+
+TEST(Plan, LimitsAreGibibytes) {
+  const Plan limited = plan("method: {name: gptq}\nlimits: {device_memory: 8, host_memory: 0.5}\n");
+  EXPECT_EQ(limited.limits.device, int64_t{8} << 30);
+  EXPECT_EQ(limited.limits.host, int64_t{1} << 29);
+  EXPECT_EQ(limited.cells[0].cell.id(), plan("method: {name: gptq}\n").cells[0].cell.id())
+      << "they change how a cell runs, not what it is";
+  EXPECT_FALSE(plan("method: {name: gptq}\nlimits: {host_memory: all}\n").limits.host);
 }
 
 TEST(Plan, KeysOfOtherMethodsDoNotStopACell) {

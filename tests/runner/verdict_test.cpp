@@ -108,6 +108,21 @@ TEST(VerdictTest, PublishedTimesGetARatioAndOwnTargetsAVerdict) {
   EXPECT_EQ(judge(target, "abc", "tiny", &sample).outcome, Outcome::kPass);
 }
 
+// Weights from a seed say nothing of quality, and all of time and memory.
+TEST(VerdictTest, TimesOfSyntheticWeightsAreJudged) {
+  Record sample = record("abc", "gptq", 4, 5.85, {1.7});
+  sample.settings.emplace_back("model.synthetic.like", "llama-7b");
+  sample.metrics.push_back(metric("seconds.quantize", 30));
+  Expectation published;
+  published.metric = "seconds.quantize";
+  published.value = 20;
+  EXPECT_EQ(judge(published, "abc", "tiny", &sample).deviation_text, "1.50 x");
+  Expectation target;
+  target.metric = "seconds.quantize";
+  target.at_most = 25;
+  EXPECT_EQ(judge(target, "abc", "tiny", &sample).outcome, Outcome::kFail);
+}
+
 TEST(VerdictTest, SyntheticWeightsAreNotComparable) {
   Record sample = record("abc", "gptq", 4, 5.85, {1.7});
   sample.settings.emplace_back("model.synthetic.like", "llama-7b");

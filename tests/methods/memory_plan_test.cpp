@@ -1,0 +1,149 @@
+// Bytes counted by hand, and what limits make of them.
+#include "methods/memory_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/error.h"
+
+namespace gptqb {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+int64_t need(const MemoryPlan::Needs& needs, const std::string& what) {
+  for (const auto& [name, bytes] : needs)
+    if (name == what) return bytes;
+  return 0;
+}
+
+// OPT-175B (Zhang et al. 2022, table 1): 96 blocks, hidden 12288, inner 49152, in float16.
+ModelSizes opt_175b() {
+  constexpr int64_t h = 12288;
+  return {.blocks = 96,
+          .element_bytes = 2,
+          .block_tensors = {h * h, h * h, h * h, h * h, 4 * h * h, 4 * h * h},
+          .stages = {{h, {h, h, h}}, {h, {h}}, {h, {4 * h}}, {4 * h, {h}}},
+          .end_elements = 50272 * h,
+          .vocabulary = 50272};
+}
+
+// The paper's calibration: 128 windows of 2048 tokens.
+MemoryTask paper_task() {
+  MemoryTask task;
+  task.on_gpu = true;
+  task.quantizes = true;
+  task.calibration_tokens = 128 * 2048;
+  task.tokens_per_pass = 16 * 2048;
+  return task;
+}
+
+TEST(MemoryPlan, CountsOpt175B) {
+  const MemoryPlan plan = plan_memory(opt_175b(), paper_task(), {});
+  EXPECT_EQ(need(plan.device, "block"), 3'623'878'656);        // 12 x 12288^2 x 2
+  EXPECT_EQ(need(plan.device, "activations"), 6'442'450'944);  // 262144 x 12288 x 2
+  EXPECT_EQ(plan.activation_bytes, 6'442'450'944);
+  // Each linear waits in pinned memory, which comes in powers of two: four of 288 MiB in 512, two
+  // of 1152 MiB in 2048.
+  EXPECT_EQ(need(plan.host, "next block"), (4 * 512 + 2 * 2048) * (kGiB / 1024));
+  EXPECT_EQ(plan.finished, FinishedBlocks::kNowhere) << "nothing reads them again";
+  EXPECT_EQ(need(plan.host, "codes"), 0);
+  EXPECT_LT(plan.device_bytes(), 141'000'000'000) << "it runs on one H200";
+  EXPECT_LT(plan.host_bytes(), 16 * kGiB);
+
+  // The published order keeps H of every stage, one of 49152 inputs and three of 12288.
+  EXPECT_GE(need(plan.device, "Hessians"),
+            4 * (int64_t{49152} * 49152 + 3 * int64_t{12288} * 12288));
+  MemoryTask sequential = paper_task();
+  sequential.true_sequential = true;
+  const MemoryPlan in_sequence = plan_memory(opt_175b(), sequential, {});
+  EXPECT_EQ(need(in_sequence.device, "activations"), int64_t{262144} * (12288 + 49152) * 2);
+  EXPECT_LT(need(in_sequence.device, "Hessians"), need(plan.device, "Hessians"));
+}
+
+TEST(MemoryPlan, CodesOfAllBlocksTakeAByteAWeightAndTheirGrids) {
+  MemoryTask task = paper_task();
+  task.evaluates = true;
+  task.group_size = 128;
+  const MemoryPlan plan = plan_memory(opt_175b(), task, {});
+  EXPECT_EQ(plan.finished, FinishedBlocks::kInMemory);
+  const int64_t weights = 96 * 12 * int64_t{12288} * 12288;
+  EXPECT_EQ(need(plan.host, "codes"), weights + weights / 128 * 5);
+}
+
+// Least is moved out of fast memory, and only what does not fit.
+TEST(MemoryPlan, LimitsMoveActivationsToTheHostAndCodesToTheDisk) {
+  MemoryTask task = paper_task();
+  task.evaluates = true;
+  const MemoryPlan roomy = plan_memory(opt_175b(), task, {});
+  const MemoryPlan same = plan_memory(opt_175b(), task, {roomy.device_bytes(), roomy.host_bytes()});
+  EXPECT_FALSE(same.activations_on_host);
+  EXPECT_EQ(same.finished, FinishedBlocks::kInMemory);
+
+  const MemoryPlan tight_device = plan_memory(opt_175b(), task, {roomy.device_bytes() - 1, {}});
+  EXPECT_TRUE(tight_device.activations_on_host);
+  EXPECT_EQ(roomy.device_bytes() - tight_device.device_bytes(), 6'442'450'944);
+  EXPECT_EQ(need(tight_device.host, "activations"), 8 * kGiB) << "8 passes of 768 MiB, in 1 GiB";
+  EXPECT_EQ(tight_device.finished, FinishedBlocks::kInMemory);
+
+  const MemoryPlan tight_host = plan_memory(opt_175b(), task, {{}, roomy.host_bytes() - 1});
+  EXPECT_FALSE(tight_host.activations_on_host);
+  EXPECT_EQ(tight_host.finished, FinishedBlocks::kOnDisk);
+  EXPECT_LT(tight_host.host_bytes(), 16 * kGiB);
+  EXPECT_THAT(tight_host.text(), HasSubstr("finished blocks on disk"));
+}
+
+TEST(MemoryPlan, WhatCannotFitIsRefusedWithWhatItNeeds) {
+  EXPECT_THAT(
+      [] {
+        plan_memory(opt_175b(), paper_task(), {8 * kGiB, {}});
+      },
+      ThrowsMessage<Error>(AllOf(HasSubstr("[limits.device_memory] expected at least "),
+                                 HasSubstr("Hessians "), HasSubstr("block 3.38"),
+                                 HasSubstr("got 8.00 GiB. "))));
+  EXPECT_THAT(
+      [] {
+        plan_memory(opt_175b(), paper_task(), {{}, kGiB});
+      },
+      ThrowsMessage<Error>(AllOf(HasSubstr("[limits.host_memory] expected at least "),
+                                 HasSubstr("next block 6.00"), HasSubstr("got 1.00 GiB"))));
+}
+
+// Device memory is host memory there: the sum is held against the smaller limit.
+TEST(MemoryPlan, OnTheCpuTheSmallerLimitHolds) {
+  MemoryTask task = paper_task();
+  task.on_gpu = false;
+  const MemoryPlan plan = plan_memory(opt_175b(), task, {});
+  EXPECT_TRUE(plan.device.empty());
+  EXPECT_EQ(need(plan.host, "activations"), 6'442'450'944);
+  EXPECT_THAT(
+      [&] {
+        plan_memory(opt_175b(), task, {8 * kGiB, 900 * kGiB});
+      },
+      ThrowsMessage<Error>(HasSubstr("[limits.device_memory]")));
+  EXPECT_THAT(
+      [&] {
+        plan_memory(opt_175b(), task, {900 * kGiB, 8 * kGiB});
+      },
+      ThrowsMessage<Error>(HasSubstr("[limits.host_memory]")));
+}
+
+// The dense model has no solver, no Hessians and no codes.
+TEST(MemoryPlan, ADenseCellNeedsItsBlocksAndWindows) {
+  MemoryTask task;
+  task.on_gpu = true;
+  task.evaluates = true;
+  task.evaluation_tokens = 4 * 2048;
+  task.tokens_per_pass = 2048;
+  const MemoryPlan plan = plan_memory(opt_175b(), task, {});
+  EXPECT_EQ(need(plan.device, "Hessians") + need(plan.device, "solver"), 0);
+  EXPECT_EQ(need(plan.device, "evaluation windows"), int64_t{4} * 2048 * 12288 * 2);
+  EXPECT_EQ(need(plan.host, "codes"), 0);
+}
+
+}  // namespace
+}  // namespace gptqb

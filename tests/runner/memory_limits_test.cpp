@@ -1,0 +1,97 @@
+// A model larger than what it may take, in a process whose memory can be looked at.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "common/atomic_file.h"
+#include "runner/cli.h"
+#include "runner/record.h"
+#include "tests/runner/run_program.h"
+#include "tests/runner/spawned_program.h"
+#include "tests/support/temporary_folder.h"
+
+namespace gptqb {
+namespace {
+
+namespace fs = std::filesystem;
+using test::run_program;
+using test::run_spawned;
+using testing::AllOf;
+using testing::HasSubstr;
+
+class MemoryLimitsTest : public testing::Test {
+ protected:
+  // 16 blocks of 12.8 million float32 weights, made from the seed: 820 MB.
+  std::string experiment(const std::string& more) const {
+    const fs::path path = folder_ / "experiment.yaml";
+    write_file_atomically(
+        path,
+        "name: large\n"
+        "model: {synthetic: {architecture: llama, hidden_size: 1024, intermediate_size: 2816, "
+        "heads: 16, layers: 16, vocab_size: 500}, dtype: float32}\n"
+        "calibration: {dataset: random, samples: 2, seqlen: 32, heldout: 0}\n"
+        "quant: {bits: 4, group_size: 128}\n"
+        "method: {name: rtn, layers: \"*.down_proj\"}\n" +
+            more);
+    return path.string();
+  }
+  static std::string evaluation() {
+    return "evaluate: [{perplexity: {datasets: [random], seqlen: 32, max_windows: 1}}]\n";
+  }
+  Record run(const std::string& path, const fs::path& output) const {
+    const std::string log = (folder_ / "log").string();
+    EXPECT_EQ(run_spawned({"run", path, "--output", output.string()}, log), kExitOk)
+        << read_file(log);
+    return load_records(output).records.at(0);
+  }
+
+  static constexpr double kModelBytes = 16 * 12.8e6 * 4;
+  const test::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
+};
+
+// Faults MM-03.
+TEST_F(MemoryLimitsTest, AModelLargerThanBothLimitsRunsBelowThemToTheSameNumbers) {
+  const double limit = 0.6 * (1 << 30);
+  ASSERT_GT(kModelBytes, limit);
+  const Record capped =
+      run(experiment(evaluation() + "limits: {device_memory: 0.7, host_memory: 0.6}\n"),
+          folder_ / "capped");
+  EXPECT_LT(static_cast<double>(capped.peak_bytes.at("host_planned")), limit);
+  EXPECT_LT(static_cast<double>(capped.peak_bytes.at("host_peak")), limit);
+
+  const Record free = run(experiment(evaluation()), folder_ / "free");
+  EXPECT_EQ(find_metric(capped, "perplexity.random")->samples,
+            find_metric(free, "perplexity.random")->samples);
+  ASSERT_EQ(capped.layers.size(), free.layers.size());
+  for (size_t i = 0; i < free.layers.size(); ++i)
+    EXPECT_EQ(capped.layers[i].codes, free.layers[i].codes) << free.layers[i].layer;
+  EXPECT_FALSE(fs::exists(folder_ / "capped/work"));
+  // Weights were made beside the computing: more than the wait for them.
+  EXPECT_GT(find_metric(capped, "busy_seconds.read")->value,
+            find_metric(capped, "seconds.read")->value);
+}
+
+TEST_F(MemoryLimitsTest, WhatCannotFitIsSaidByPlanAndSkippedBeforeAnyWork) {
+  const std::string path = experiment("limits: {host_memory: 0.05}\n");
+  const auto expected = AllOf(HasSubstr("does not fit: [limits.host_memory] expected at least 0."),
+                              HasSubstr("next block "), HasSubstr("got 0.05 GiB"));
+  EXPECT_THAT(run_program({"plan", path}).out, expected);
+  const auto outcome = run_program({"run", path, "--output", (folder_ / "out").string()});
+  EXPECT_EQ(outcome.code, kExitFailed);
+  EXPECT_THAT(outcome.out, expected);
+  EXPECT_FALSE(fs::exists(folder_ / "out/work"));
+  const Record record = load_records(folder_ / "out").records.at(0);
+  EXPECT_EQ(record.status, CellStatus::kSkipped);
+  EXPECT_THAT(record.reason, expected);
+}
+
+TEST_F(MemoryLimitsTest, PlanSaysWhatAModelTakesOnEitherKindOfDevice) {
+  EXPECT_THAT(run_program({"plan", experiment(evaluation())}).out,
+              AllOf(HasSubstr("memory of llama 1024 x 16, rtn 4 bits, groups of 128"),
+                    HasSubstr(" on a GPU: device "), HasSubstr(" on the CPU: host ")));
+}
+
+}  // namespace
+}  // namespace gptqb
