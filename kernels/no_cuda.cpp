@@ -5,6 +5,8 @@
 #include "kernels/grid_fit.h"
 #include "kernels/obq.h"
 #include "kernels/solver.h"
+#include "kernels/unit_inverse.h"
+#include "kernels/word_hash.h"
 
 namespace gptqb::kernels {
 namespace {
@@ -25,6 +27,8 @@ CudaInfo cuda_info() {
 }
 
 void fit_grids_cuda(const GridFit&, void*) { refuse("fit_grids_cuda"); }
+void hash_words_cuda(const WordHash&, void*) { refuse("hash_words_cuda"); }
+void invert_unit_cuda(const UnitInverse&, void*) { refuse("invert_unit_cuda"); }
 void obq_cuda(const ObqRows<float>&, int64_t, void*, void*) { refuse("obq_cuda"); }
 void obq_cuda(const ObqRows<double>&, int64_t, void*, void*) { refuse("obq_cuda"); }
 void rotate_cuda(const Rotate&, void*) { refuse("rotate_cuda"); }

@@ -2,42 +2,55 @@
 
 #include <algorithm>
 
+#include "kernels/word_hash.h"
+#include "methods/device_stream.h"
+
 namespace gptqb {
 namespace {
 
-// Words that are widened to 64 bits at a time: 128 MiB.
 constexpr int64_t kWordsPerChunk = int64_t{1} << 24;
-// Odd numbers without pattern (fractions of the golden ratio and of the square root of 3).
-constexpr auto kByPosition = static_cast<int64_t>(0x9E3779B97F4A7C15ULL);
-constexpr auto kSpread = static_cast<int64_t>(0xBB67AE8584CAA73BULL);
 
-at::ScalarType word_type(const at::Tensor& values) {
-  switch (values.element_size()) {
-    case 2:
-      return at::kShort;
-    case 4:
-      return at::kInt;
-    default:
-      return at::kLong;
+template <class Word>
+void hash_on_cpu(const kernels::WordHash& problem) {
+  const auto* words = static_cast<const Word*>(problem.words);
+  for (int64_t i = 0; i < problem.count; ++i) {
+    int64_t& sum = problem.sums[i / problem.chunk];
+    sum = static_cast<int64_t>(static_cast<uint64_t>(sum) + kernels::spread_word(words[i], i));
+  }
+}
+
+void hash_words(const kernels::WordHash& problem, at::Device device) {
+  if (device.is_cuda()) {
+    const DeviceStream stream(device);
+    kernels::hash_words_cuda(problem, stream.handle());
+  } else if (problem.bytes == 2) {
+    hash_on_cpu<int16_t>(problem);
+  } else if (problem.bytes == 4) {
+    hash_on_cpu<int32_t>(problem);
+  } else {
+    hash_on_cpu<int64_t>(problem);
   }
 }
 
 }  // namespace
 
 uint64_t activation_hash(const at::Tensor& part, uint64_t seed) {
-  const auto flat = part.contiguous().view({-1});
-  const auto words = flat.view(word_type(flat));
+  const auto words = part.contiguous();
+  const int64_t count = words.numel();
+  const int64_t chunks = (count + kWordsPerChunk - 1) / kWordsPerChunk;
+  auto sums = at::zeros({chunks}, words.options().dtype(at::kLong));
+  hash_words({.words = words.const_data_ptr(),
+              .bytes = static_cast<int64_t>(words.element_size()),
+              .count = count,
+              .chunk = kWordsPerChunk,
+              .sums = sums.mutable_data_ptr<int64_t>()},
+             words.device());
+  sums = sums.cpu();
   uint64_t hash = seed;
-  for (int64_t begin = 0; begin < words.numel(); begin += kWordsPerChunk) {
-    const int64_t count = std::min(kWordsPerChunk, words.numel() - begin);
-    auto mixed = at::arange(begin, begin + count, words.options().dtype(at::kLong));
-    // Each word is spread over 64 bits in a way that depends on its place, then all are added.
-    mixed.mul_(kByPosition).bitwise_xor_(words.narrow(0, begin, count).to(at::kLong));
-    mixed.mul_(kSpread);
-    mixed.bitwise_xor_(mixed.bitwise_right_shift(31));
-    mixed.mul_(kByPosition);
-    hash = hash * static_cast<uint64_t>(kSpread) +
-           static_cast<uint64_t>(mixed.sum().item<int64_t>()) + static_cast<uint64_t>(count);
+  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+    const int64_t size = std::min(kWordsPerChunk, count - chunk * kWordsPerChunk);
+    hash = hash * kernels::kSpread + static_cast<uint64_t>(sums.const_data_ptr<int64_t>()[chunk]) +
+           static_cast<uint64_t>(size);
   }
   return hash;
 }

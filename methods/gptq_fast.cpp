@@ -10,6 +10,7 @@
 #include "methods/parallel_parts.h"
 #include "methods/reversed_cholesky.h"
 #include "methods/sweep_dispatch.h"
+#include "methods/unit_inverse.h"
 
 namespace gptqb {
 namespace {
@@ -42,42 +43,25 @@ struct SweepPlan {
   std::vector<GridUnit> units;  // empty: all grids are known
 };
 
-// N of the columns whose grids the unit fits.
-at::Tensor corner_of(const at::Tensor& triangle, const GridUnit& unit) {
-  return triangle.slice(0, unit.begin, unit.stop).slice(1, unit.begin, unit.stop);
-}
-
-// Of lower unit triangles [.., size, size].
-at::Tensor inverse_of(const at::Tensor& triangles) {
-  return at::linalg_solve_triangular(triangles, at::eye(triangles.size(-1), triangles.options()),
-                                     /*upper=*/false, /*left=*/true, /*unitriangular=*/true);
-}
-
-// Inverted once for all rows: a triangular solve for the rows of each group would run far below the
-// rate of a product. That the inverses of such small unit triangles are exact enough is held by the
-// tests against the published algorithm.
+// Fills in the units' inverses: on a CPU one by one, on all threads; on a GPU those of one size
+// together, as it takes as long for one as for all.
 void invert_corners(const at::Tensor& triangle, std::vector<GridUnit>& units) {
-  std::vector<GridUnit*> needed;
-  for (auto& unit : units)
-    if (unit.begin > 0 && unit.first < unit.last) needed.push_back(&unit);
-  if (needed.empty()) return;
-  if (triangle.is_cpu()) {
-    parallel_parts(static_cast<int64_t>(needed.size()), 1, 1, [&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i) {
-        auto* unit = needed[static_cast<size_t>(i)];
-        unit->inverse = inverse_of(corner_of(triangle, *unit).t());
-      }
-    });
-    return;
-  }
-  // Those of one size in one call: a GPU takes as long for one as for all.
   std::map<int64_t, std::vector<GridUnit*>> by_size;
-  for (auto* unit : needed) by_size[unit->stop - unit->begin].push_back(unit);
+  for (auto& unit : units)
+    if (unit.begin > 0 && unit.first < unit.last) by_size[unit.stop - unit.begin].push_back(&unit);
   for (const auto& [size, alike] : by_size) {
-    std::vector<at::Tensor> corners;
-    for (const auto* unit : alike) corners.push_back(corner_of(triangle, *unit).t());
-    const auto inverses = inverse_of(at::stack(corners)).unbind();
-    for (size_t i = 0; i < alike.size(); ++i) alike[i]->inverse = inverses[i];
+    const auto invert = [&, size = size, &alike = alike](int64_t first, int64_t last) {
+      std::vector<int64_t> begins;
+      for (int64_t i = first; i < last; ++i) begins.push_back(alike[static_cast<size_t>(i)]->begin);
+      const auto inverses = invert_unit_blocks(triangle, begins, size).unbind();
+      for (int64_t i = first; i < last; ++i)
+        alike[static_cast<size_t>(i)]->inverse = inverses[static_cast<size_t>(i - first)];
+    };
+    const auto count = static_cast<int64_t>(alike.size());
+    if (triangle.is_cpu())
+      parallel_parts(count, 1, 1, invert);
+    else
+      invert(0, count);
   }
 }
 
@@ -180,10 +164,8 @@ class StripSweep {
     for (int64_t group = unit.first; group < unit.last; ++group) {
       const int64_t begin = group * plan_.width;
       const int64_t end = std::min(begin + plan_.width, unit.stop);
-      const auto grid =
-          fit_grid(current.slice(0, begin - unit.begin, end - unit.begin).t(), plan_.problem.rule);
-      scales_.select(0, group).copy_(grid.scale);
-      zeros_.select(0, group).copy_(grid.zero);
+      fit_grid_into(current.slice(0, begin - unit.begin, end - unit.begin).t(), plan_.problem.rule,
+                    {scales_.select(0, group), zeros_.select(0, group)});
     }
   }
 

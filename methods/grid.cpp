@@ -88,10 +88,25 @@ int64_t search_candidates(const QuantConfig& quant) {
 }
 
 Grid fit_grid(const at::Tensor& weights, const GridRule& rule) {
-  if (can_fit_fused(weights, rule)) return fit_grid_fused(weights, rule);
+  if (can_fit_fused(weights, rule)) {
+    const auto leading = weights.sizes().slice(0, static_cast<size_t>(weights.dim() - 1));
+    Grid grid{at::empty(leading, weights.options()), at::empty(leading, weights.options())};
+    fit_grid_fused(weights, rule, grid);
+    return grid;
+  }
   const auto range = range_of(weights, rule);
   return rule.quant.grid_search == GridSearch::kMse ? search_grid(weights, range, rule)
                                                     : grid_of_range(range, rule);
+}
+
+void fit_grid_into(const at::Tensor& weights, const GridRule& rule, const Grid& grid) {
+  if (can_fit_fused(weights, rule) && grid.scale.is_contiguous() && grid.zero.is_contiguous()) {
+    fit_grid_fused(weights, rule, grid);
+    return;
+  }
+  const auto fitted = fit_grid(weights, rule);
+  grid.scale.copy_(fitted.scale);
+  grid.zero.copy_(fitted.zero);
 }
 
 Grid fit_group_grids(const at::Tensor& weights, const GridRule& rule) {

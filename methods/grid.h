@@ -45,6 +45,8 @@ int64_t search_candidates(const QuantConfig& quant);
 // and zero [...]. Scales are rounded to quant.scale_dtype before anything is derived from them; one
 // that would round to zero becomes the smallest positive number there is.
 Grid fit_grid(const at::Tensor& weights, const GridRule& rule);
+// The same, written to `grid`, whose tensors have that shape already.
+void fit_grid_into(const at::Tensor& weights, const GridRule& rule, const Grid& grid);
 
 // Grids of all groups of `weights` [rows, in] in natural column order: scale and zero [rows,
 // groups].

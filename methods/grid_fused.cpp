@@ -10,12 +10,10 @@ bool can_fit_fused(const at::Tensor& weights, const GridRule& rule) {
          weights.numel() > 0;
 }
 
-Grid fit_grid_fused(const at::Tensor& weights, const GridRule& rule) {
+void fit_grid_fused(const at::Tensor& weights, const GridRule& rule, const Grid& grid) {
   const int64_t columns = weights.size(-1);
   // A matrix is read as it lies; of more dimensions the leading ones are made one.
   const auto vectors = weights.dim() == 2 ? weights : weights.reshape({-1, columns});
-  const auto scale = at::empty({vectors.size(0)}, weights.options());
-  const auto zero = at::empty_like(scale);
   kernels::GridFit fit;
   fit.weights = vectors.const_data_ptr<float>();
   fit.vectors = vectors.size(0);
@@ -31,12 +29,10 @@ Grid fit_grid_fused(const at::Tensor& weights, const GridRule& rule) {
   if (rule.quant.grid_search == GridSearch::kMse) fit.candidates = search_candidates(rule.quant);
   fit.steps = static_cast<double>(rule.quant.grid_steps);
   fit.norm = static_cast<float>(rule.quant.grid_norm);
-  fit.scale = scale.mutable_data_ptr<float>();
-  fit.zero = zero.mutable_data_ptr<float>();
+  fit.scale = grid.scale.mutable_data_ptr<float>();
+  fit.zero = grid.zero.mutable_data_ptr<float>();
   const DeviceStream stream(weights.device());
   kernels::fit_grids_cuda(fit, stream.handle());
-  const auto leading = weights.sizes().slice(0, static_cast<size_t>(weights.dim() - 1));
-  return {scale.view(leading), zero.view(leading)};
 }
 
 }  // namespace gptqb

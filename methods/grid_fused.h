@@ -10,7 +10,8 @@ namespace gptqb {
 // published order of operations.
 bool can_fit_fused(const at::Tensor& weights, const GridRule& rule);
 
-// As fit_grid; a candidate's errors are summed in another order.
-Grid fit_grid_fused(const at::Tensor& weights, const GridRule& rule);
+// As fit_grid_into, the tensors of `grid` contiguous; a candidate's errors are summed in another
+// order.
+void fit_grid_fused(const at::Tensor& weights, const GridRule& rule, const Grid& grid);
 
 }  // namespace gptqb

@@ -42,5 +42,11 @@ TEST(ActivationHash, ChangesWhereValuesTradePlacesOrPartsDo) {
   EXPECT_NE(activation_hash(at::zeros({4})), activation_hash(at::zeros({5})));
 }
 
+// Kept blocks of one build are checked by the next: the value itself must not change. Computed with
+// Python's integers from the definition in kernels/word_hash.h.
+TEST(ActivationHash, IsTheSameInEveryBuild) {
+  EXPECT_EQ(activation_hash(at::tensor({1.0, -2.0, 0.5}, at::kFloat), 5), 0xfe5e828e989b28ebULL);
+}
+
 }  // namespace
 }  // namespace gptqb
