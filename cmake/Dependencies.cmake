@@ -65,6 +65,15 @@ add_library(gptqb_torch INTERFACE)
 target_include_directories(gptqb_torch SYSTEM INTERFACE ${_torch}/include ${_torch}/include/torch/csrc/api/include)
 target_link_directories(gptqb_torch INTERFACE ${_torch}/lib)
 target_link_libraries(gptqb_torch INTERFACE torch_cpu c10 Threads::Threads)
+# at::parallel_for is a template: without OpenMP in our own files it is a plain loop there. The runtime must be the one
+# that libtorch loads, or its products would not know that they are called by one of several threads.
+file(GLOB _openmp "${_torch}/lib/libgomp*.so*")
+if(NOT _openmp)
+  find_package(OpenMP REQUIRED)
+  set(_openmp ${OpenMP_CXX_LIBRARIES})
+endif()
+target_compile_options(gptqb_torch INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fopenmp>)
+target_link_libraries(gptqb_torch INTERFACE ${_openmp})
 # RPATH, not RUNPATH: libtorch's own dependencies lie beside it and in nvidia/*/lib.
 target_link_options(gptqb_torch INTERFACE "LINKER:-rpath,${_torch}/lib")
 if(GPTQ_BENCH_WITH_CUDA)
