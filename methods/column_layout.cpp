@@ -1,15 +1,14 @@
 #include "methods/column_layout.h"
 
 #include <algorithm>
+#include <numeric>
+#include <vector>
 
+#include "methods/huge_pages.h"
 #include "methods/parallel_parts.h"
 
 namespace gptqb {
 namespace {
-
-// Rows that are turned at a time: a cache line of f32 on the transposed side, while the other side
-// stays in the second-level cache.
-constexpr int64_t kRows = 16;
 
 template <class T>
 void permute_both(const at::Tensor& h, const at::Tensor& order, at::Tensor& out) {
@@ -24,62 +23,47 @@ void permute_both(const at::Tensor& h, const at::Tensor& order, at::Tensor& out)
   });
 }
 
-// to[p * to_stride + r] = from[r * from_stride + place(p)].
-template <class T, class Place>
-void gather_transposed(const T* from, int64_t from_stride, int64_t rows, int64_t columns, T* to,
-                       int64_t to_stride, const Place& place) {
-  for (int64_t row = 0; row < rows; row += kRows) {
-    const int64_t height = std::min(kRows, rows - row);
-    for (int64_t p = 0; p < columns; ++p) {
-      const T* source = from + row * from_stride + place(p);
-      T* target = to + p * to_stride + row;
-      for (int64_t r = 0; r < height; ++r) target[r] = source[r * from_stride];
-    }
-  }
-}
+// Tiles are turned in a small buffer, so that both matrices are read and written a cache line at a
+// time, whatever the order and however far apart their rows lie.
 
-// to[r * to_stride + place(p)] = from[p * from_stride + r]. Tiles are turned in a small buffer
-// first: rows of `to` often lie a power of two apart, where a cache holds only a few of them.
-template <class T, class Place>
-void scatter_transposed(const T* from, int64_t from_stride, int64_t rows, int64_t columns, T* to,
-                        int64_t to_stride, const Place& place) {
-  constexpr int64_t kTile = 64;  // a cache line of bytes
-  T tile[kTile][kTile];
-  for (int64_t row = 0; row < rows; row += kTile) {
-    const int64_t height = std::min(kTile, rows - row);
-    for (int64_t first = 0; first < columns; first += kTile) {
-      const int64_t width = std::min(kTile, columns - first);
-      for (int64_t p = 0; p < width; ++p) {
-        const T* source = from + (first + p) * from_stride + row;
-        for (int64_t r = 0; r < height; ++r) tile[r][p] = source[r];
-      }
-      for (int64_t r = 0; r < height; ++r) {
-        T* target = to + (row + r) * to_stride;
-        for (int64_t p = 0; p < width; ++p) target[place(first + p)] = tile[r][p];
-      }
-    }
-  }
-}
-
-// Calls `work` with a function from position to column.
-template <class Work>
-void with_place(const at::Tensor& order, const Work& work) {
+// Position in `order` of each column (undefined: natural).
+std::vector<int64_t> places_of(const at::Tensor& order, int64_t columns) {
+  std::vector<int64_t> places(static_cast<size_t>(columns));
   if (!order.defined()) {
-    work([](int64_t p) { return p; });
-    return;
+    std::iota(places.begin(), places.end(), 0);
+    return places;
   }
-  const auto* place = order.const_data_ptr<int64_t>();
-  work([place](int64_t p) { return place[p]; });
+  const auto* column_at = order.const_data_ptr<int64_t>();
+  for (int64_t p = 0; p < columns; ++p) places[static_cast<size_t>(column_at[p])] = p;
+  return places;
+}
+
+// Calls work(row, height, column, width) for all tiles of a matrix.
+template <class Work>
+void for_tiles(int64_t rows, int64_t columns, int64_t side, const Work& work) {
+  for (int64_t row = 0; row < rows; row += side)
+    for (int64_t column = 0; column < columns; column += side)
+      work(row, std::min(side, rows - row), column, std::min(side, columns - column));
 }
 
 template <class T>
-at::Tensor take_columns(const at::Tensor& weights, const at::Tensor& order) {
-  auto out = at::empty({weights.size(1), weights.size(0)}, weights.options());
-  with_place(order, [&](const auto& place) {
-    gather_transposed(weights.const_data_ptr<T>(), weights.stride(0), weights.size(0),
-                      weights.size(1), out.mutable_data_ptr<T>(), out.stride(0), place);
-  });
-  return out;
+void take_columns_of(const at::Tensor& weights, const at::Tensor& order, at::Tensor& out) {
+  const auto places = places_of(order, weights.size(1));
+  const T* from = weights.const_data_ptr<T>();
+  T* to = out.mutable_data_ptr<T>();
+  const int64_t from_stride = weights.stride(0);
+  const int64_t to_stride = out.stride(0);
+  constexpr int64_t kSide = 64 / sizeof(float);
+  for_tiles(weights.size(0), weights.size(1), kSide,
+            [&](int64_t row, int64_t height, int64_t column, int64_t width) {
+              T tile[kSide][kSide];
+              for (int64_t r = 0; r < height; ++r)
+                std::copy_n(from + (row + r) * from_stride + column, width, tile[r]);
+              for (int64_t c = 0; c < width; ++c) {
+                T* target = to + places[static_cast<size_t>(column + c)] * to_stride + row;
+                for (int64_t r = 0; r < height; ++r) target[r] = tile[r][c];
+              }
+            });
 }
 
 }  // namespace
@@ -88,7 +72,7 @@ at::Tensor permute_both(const at::Tensor& h, const at::Tensor& order, at::Scalar
   const bool known = h.is_cpu() && h.is_contiguous() && h.scalar_type() == at::kFloat &&
                      (dtype == at::kFloat || dtype == at::kDouble);
   if (!known) return h.index_select(0, order).index_select(1, order).to(dtype);
-  auto out = at::empty_like(h, h.options().dtype(dtype));
+  auto out = empty_in_huge_pages(h.sizes(), h.options().dtype(dtype));
   if (dtype == at::kDouble)
     permute_both<double>(h, order, out);
   else
@@ -96,12 +80,16 @@ at::Tensor permute_both(const at::Tensor& h, const at::Tensor& order, at::Scalar
   return out;
 }
 
-at::Tensor take_columns(const at::Tensor& weights, const at::Tensor& order) {
-  if (!weights.is_cpu())
-    return (order.defined() ? weights.index_select(1, order) : weights).t().contiguous();
+void take_columns(const at::Tensor& weights, const at::Tensor& order, at::Tensor out) {
+  if (!weights.is_cpu()) {
+    out.copy_((order.defined() ? weights.index_select(1, order) : weights).t());
+    return;
+  }
   const auto rows = weights.stride(1) == 1 ? weights : weights.contiguous();
-  return weights.scalar_type() == at::kDouble ? take_columns<double>(rows, order)
-                                              : take_columns<float>(rows, order);
+  if (weights.scalar_type() == at::kDouble)
+    take_columns_of<double>(rows, order, out);
+  else
+    take_columns_of<float>(rows, order, out);
 }
 
 void put_columns(const at::Tensor& codes, const at::Tensor& order, at::Tensor out) {
@@ -112,10 +100,23 @@ void put_columns(const at::Tensor& codes, const at::Tensor& order, at::Tensor ou
       out.copy_(codes.t());
     return;
   }
-  with_place(order, [&](const auto& place) {
-    scatter_transposed(codes.const_data_ptr<uint8_t>(), codes.stride(0), codes.size(1),
-                       codes.size(0), out.mutable_data_ptr<uint8_t>(), out.stride(0), place);
-  });
+  const auto places = places_of(order, codes.size(0));
+  const auto* from = codes.const_data_ptr<uint8_t>();
+  auto* to = out.mutable_data_ptr<uint8_t>();
+  const int64_t from_stride = codes.stride(0);
+  const int64_t to_stride = out.stride(0);
+  constexpr int64_t kSide = 64;
+  for_tiles(codes.size(1), codes.size(0), kSide,
+            [&](int64_t row, int64_t height, int64_t column, int64_t width) {
+              uint8_t tile[kSide][kSide];
+              for (int64_t c = 0; c < width; ++c)
+                std::copy_n(from + places[static_cast<size_t>(column + c)] * from_stride + row,
+                            height, tile[c]);
+              for (int64_t r = 0; r < height; ++r) {
+                uint8_t* target = to + (row + r) * to_stride + column;
+                for (int64_t c = 0; c < width; ++c) target[c] = tile[c][r];
+              }
+            });
 }
 
 }  // namespace gptqb

@@ -9,8 +9,8 @@ namespace gptqb {
 at::Tensor permute_both(const at::Tensor& h, const at::Tensor& order, at::ScalarType dtype);
 
 // Columns of `weights` [rows, in] f32 or f64 in `order` (undefined: natural), as the sweep keeps
-// them: [in, rows], contiguous.
-at::Tensor take_columns(const at::Tensor& weights, const at::Tensor& order);
+// them: into `out` [in, rows], contiguous.
+void take_columns(const at::Tensor& weights, const at::Tensor& order, at::Tensor out);
 
 // Undoes take_columns() for codes: `codes` u8 [in, rows] contiguous, into `out` u8 [rows, in],
 // whose rows are contiguous.

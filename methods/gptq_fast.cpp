@@ -15,9 +15,9 @@
 namespace gptqb {
 namespace {
 
-// Rows that are swept together on the CPU: their weights, errors and carried values keep a thread's
-// products large, yet stay small enough that memory is used again strip after strip.
-constexpr int64_t kStripRows = 512;
+// Rows that are swept together on the CPU: whole panels of a product on each instruction set, and
+// so few that their weights, errors and carried values stay in a shared cache.
+constexpr int64_t kStripRows = 192;
 // Rows of a strip come in multiples of the CPU kernel's tile, so that each row is computed by the
 // same instructions whatever the number of threads.
 constexpr int64_t kTileRows = 64;
@@ -29,9 +29,10 @@ struct GridUnit {
   int64_t first = 0;  // the groups that start in between: [first, last)
   int64_t last = 0;
   int64_t stop = 0;  // end of the last of them, which may lie beyond `end`
-  // (N^T)^-1 of the columns [begin, stop); undefined at the start, where no error came before, and
-  // if no group starts here.
+  // (N^T)^-1 of the columns [begin, stop), and in f32 on the CPU N^-1 in panels; undefined at the
+  // start, where no error came before, and if no group starts here.
   at::Tensor inverse;
+  PackedFactor packed_inverse;
 };
 
 // What all rows share.
@@ -41,6 +42,7 @@ struct SweepPlan {
   int64_t width = 0;            // columns per group
   at::Tensor groups;            // i32 [in]
   std::vector<GridUnit> units;  // empty: all grids are known
+  PackedFactor packed;
 };
 
 // Fills in the units' inverses: on a CPU one by one, on all threads; on a GPU those of one size
@@ -54,8 +56,11 @@ void invert_corners(const at::Tensor& triangle, std::vector<GridUnit>& units) {
       std::vector<int64_t> begins;
       for (int64_t i = first; i < last; ++i) begins.push_back(alike[static_cast<size_t>(i)]->begin);
       const auto inverses = invert_unit_blocks(triangle, begins, size).unbind();
-      for (int64_t i = first; i < last; ++i)
-        alike[static_cast<size_t>(i)]->inverse = inverses[static_cast<size_t>(i - first)];
+      for (int64_t i = first; i < last; ++i) {
+        auto* unit = alike[static_cast<size_t>(i)];
+        unit->inverse = inverses[static_cast<size_t>(i - first)];
+        if (triangle.is_cpu()) unit->packed_inverse = pack_factor(unit->inverse.t().contiguous());
+      }
     };
     const auto count = static_cast<int64_t>(alike.size());
     if (triangle.is_cpu())
@@ -87,29 +92,38 @@ std::vector<GridUnit> grid_units(const SweepProblem& problem, const OrderedProbl
 }
 
 // The sweep of some rows, which are independent of all others. Everything is kept transposed, [in,
-// rows]: a column of W is a contiguous run, as the kernels want it.
+// rows]: a column of W is a contiguous run, as the kernels want it. One object sweeps strip after
+// strip in the same memory: fresh memory costs the system more time than filling it.
 class StripSweep {
  public:
-  // `weights` [rows, in] in natural order; `grids` of the same rows.
-  StripSweep(const SweepPlan& plan, const at::Tensor& weights, const Grid& grids)
+  explicit StripSweep(const SweepPlan& plan)
       : plan_(plan),
         factor_(plan.factor),
-        weights_(take_columns(weights, factor_.prepared.order)),
-        carried_(at::zeros_like(weights_)),
+        weights_(at::empty({factor_.triangle.size(0), 0}, factor_.triangle.options())),
+        carried_(at::empty_like(weights_)),
         errors_(at::empty_like(weights_)),
         codes_(at::empty_like(weights_, weights_.options().dtype(at::kByte))),
-        scales_(grids.scale.t().contiguous()),
-        zeros_(grids.zero.t().contiguous()),
-        losses_(at::zeros({weights_.size(1)}, weights_.options().dtype(at::kDouble))),
-        products_(factor_.triangle, errors_, carried_, plan.problem.method.precision) {}
+        products_(factor_.triangle, errors_, carried_, plan.problem.method.precision, plan.packed) {
+  }
 
-  void run() {
+  // `weights` [rows, in] in natural order; `grids` of the same rows.
+  void run(const at::Tensor& weights, const Grid& grids) {
+    const int64_t rows = weights.size(0);
+    const int64_t columns = weights.size(1);
+    for (auto* tensor : {&weights_, &carried_, &errors_, &codes_}) tensor->resize_({columns, rows});
+    take_columns(weights, factor_.prepared.order, weights_);
+    carried_.zero_();
+    scales_ = grids.scale.t().contiguous();
+    zeros_ = grids.zero.t().contiguous();
+    losses_ = at::zeros({rows}, weights.options().dtype(at::kDouble));
+    products_.restart(errors_, carried_);
     if (plan_.units.empty())
-      solve(0, weights_.size(0));
+      solve(0, columns);
     else
       solve_units(plan_.units);
   }
 
+  // Of the last run.
   const at::Tensor& codes() const { return codes_; }
   const at::Tensor& losses() const { return losses_; }
   Grid grids() const { return {scales_.t(), zeros_.t()}; }
@@ -170,7 +184,7 @@ class StripSweep {
   }
 
   // [unit.stop - unit.begin, rows]
-  at::Tensor weights_before(const GridUnit& unit) const {
+  at::Tensor weights_before(const GridUnit& unit) {
     const auto weights = weights_.slice(0, unit.begin, unit.stop);
     if (unit.begin == 0) return weights;
     auto carried = carried_.slice(0, unit.begin, std::min(unit.stop, unit.end));
@@ -181,7 +195,25 @@ class StripSweep {
                  errors_.slice(0, 0, unit.begin));
       carried = at::cat({carried, beyond});
     }
+    if (unit.packed_inverse.panels.defined()) return add_inverse(unit, weights, carried);
     return at::addmm(weights, unit.inverse, carried);
+  }
+
+  // weights + (N^T)^-1 carried; the inverse is lower triangular.
+  at::Tensor add_inverse(const GridUnit& unit, const at::Tensor& weights,
+                         const at::Tensor& carried) {
+    auto current = weights.clone();
+    const int64_t columns = weights.size(0);
+    const int64_t rows = weights.size(1);
+    const int64_t step = sweep_columns(weights.device());
+    packed_carried_.restart(unit.packed_inverse, columns, rows);
+    packed_carried_.pack(carried);
+    for (int64_t first = 0; first < columns; first += step) {
+      const int64_t last = std::min(first + step, columns);
+      packed_carried_.add_product(unit.packed_inverse, 0, last, first, last,
+                                  current.mutable_data_ptr<float>() + first * rows);
+    }
+    return current;
   }
 
   const SweepPlan& plan_;
@@ -195,6 +227,7 @@ class StripSweep {
   at::Tensor zeros_;   // [groups, rows]
   at::Tensor losses_;  // f64 [rows]
   CarryProducts products_;
+  PackedRows packed_carried_;
 };
 
 }  // namespace
@@ -218,25 +251,29 @@ SweepResult sweep_fast(const SweepProblem& problem, const Factor& factor) {
                        .factor = factor,
                        .width = ordered.width,
                        .groups = ordered.group_of_position.to(weights.device()),
-                       .units = grid_units(problem, ordered, factor.triangle)};
+                       .units = grid_units(problem, ordered, factor.triangle),
+                       .packed = pack_factor(factor.triangle)};
   const int64_t rows = weights.size(0);
   const auto codes = at::empty(weights.sizes(), weights.options().dtype(at::kByte));
   const auto losses = at::empty({rows}, weights.options().dtype(at::kDouble));
-  const auto sweep_rows = [&](int64_t begin, int64_t end) {
-    const Grid grids{ordered.grids.scale.slice(0, begin, end),
-                     ordered.grids.zero.slice(0, begin, end)};
-    StripSweep strip(plan, weights.slice(0, begin, end), grids);
-    strip.run();
+  const auto sweep_rows = [&](StripSweep& strip, int64_t begin, int64_t end) {
+    strip.run(weights.slice(0, begin, end),
+              {ordered.grids.scale.slice(0, begin, end), ordered.grids.zero.slice(0, begin, end)});
     put_columns(strip.codes(), prepared.order, codes.slice(0, begin, end));
     losses.slice(0, begin, end).copy_(strip.losses());
     if (!ordered.dynamic) return;
     ordered.grids.scale.slice(0, begin, end).copy_(strip.grids().scale);
     ordered.grids.zero.slice(0, begin, end).copy_(strip.grids().zero);
   };
+  const auto strip_worker = [&] {
+    return [&, strip = StripSweep(plan)](int64_t begin, int64_t end) mutable {
+      sweep_rows(strip, begin, end);
+    };
+  };
   if (weights.is_cpu())
-    parallel_parts(rows, kStripRows, kTileRows, sweep_rows);
+    parallel_parts_of(rows, kStripRows, kTileRows, strip_worker);
   else
-    sweep_rows(0, rows);
+    strip_worker()(0, rows);
 
   SweepResult result;
   result.quantized = collect_natural(problem, prepared, ordered, codes);

@@ -18,10 +18,11 @@ namespace gptqb {
 // Calls work(begin, end) for parts that cover [0, total): each a multiple of `step` long (but for
 // the last), none longer than `largest`, in number a multiple of the threads where `total` allows.
 // The same parts for the same number of threads, so the same results, but whichever thread is free
-// takes the next: a core that something else uses too then does fewer. An exception of `work` is
-// thrown on.
-template <class Work>
-void parallel_parts(int64_t total, int64_t largest, int64_t step, const Work& work) {
+// takes the next: a core that something else uses too then does fewer. Each thread that takes part
+// calls make_work() once for its `work`, which may keep memory from one part to the next. An
+// exception is thrown on.
+template <class MakeWork>
+void parallel_parts_of(int64_t total, int64_t largest, int64_t step, const MakeWork& make_work) {
   if (total <= 0) return;
   const auto divide_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   const int64_t threads = at::get_num_threads();
@@ -33,9 +34,17 @@ void parallel_parts(int64_t total, int64_t largest, int64_t step, const Work& wo
   std::atomic<int64_t> next = 0;
   at::parallel_for(0, std::min(threads, parts), 1, [&](int64_t, int64_t) {
     const c10::InferenceMode mode(inference);
-    for (int64_t part = next++; part < parts; part = next++)
-      work(part * length, std::min((part + 1) * length, total));
+    int64_t part = next++;
+    if (part >= parts) return;
+    auto&& work = make_work();
+    for (; part < parts; part = next++) work(part * length, std::min((part + 1) * length, total));
   });
+}
+
+// The same with one `work` for all threads.
+template <class Work>
+void parallel_parts(int64_t total, int64_t largest, int64_t step, const Work& work) {
+  parallel_parts_of(total, largest, step, [&]() -> const Work& { return work; });
 }
 
 }  // namespace gptqb
