@@ -113,18 +113,21 @@ class Planner {
     return bytes;
   }
 
-  // Hidden states of calibration and held-out windows, and what lies between stages.
+  // Hidden states of calibration and held-out windows, and what lies between stages. Pinned memory
+  // that is free again is kept for a piece of its size: inputs of stages come in two.
   int64_t stream_bytes(bool is_pinned) const {
-    const int64_t features = hidden() + (task_.true_sequential ? widest_in_ : 0);
     const auto bytes_of = [&](int64_t tokens, int64_t width) {
       const int64_t bytes = tokens * width * model_.element_bytes;
       if (!is_pinned || tokens == 0) return bytes;
       const int64_t pass = std::min(tokens, std::max<int64_t>(1, task_.tokens_per_pass));
       return (tokens + pass - 1) / pass * pinned(pass * width * model_.element_bytes);
     };
-    int64_t bytes = bytes_of(task_.calibration_tokens, features) +
-                    bytes_of(task_.heldout_tokens, features) +
-                    bytes_of(task_.heldout_tokens, hidden());
+    std::vector<int64_t> widths = {hidden()};
+    if (task_.true_sequential) widths.push_back(widest_in_);
+    if (task_.true_sequential && is_pinned) widths.push_back(hidden());
+    int64_t bytes = bytes_of(task_.heldout_tokens, hidden());
+    for (const int64_t width : widths)
+      bytes += bytes_of(task_.calibration_tokens, width) + bytes_of(task_.heldout_tokens, width);
     if (task_.dense_inputs) bytes += bytes_of(task_.calibration_tokens, hidden());
     return bytes;
   }

@@ -70,6 +70,8 @@ struct MemoryPlan {
   std::string text() const;
 };
 
+// A dense model that is opened beside the quantized one for comparison is not in it.
+//
 // The plan with most in fast memory that fits `limits`: hidden states on the device, else in host
 // memory; codes of finished blocks in memory, else on disk. On the CPU the smaller limit holds for
 // the sum, for device memory is host memory there. Workspaces are estimates on the high side.

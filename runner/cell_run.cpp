@@ -277,7 +277,11 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& option
 
   clock.enter("evaluation");
   const size_t evaluated = sampled_rows ? 0 : cell.evaluators().size();
-  HiddenStateCache states(InputCache::kStatesBytes);
+  // What evaluators share is a convenience: it takes what the plan leaves.
+  int64_t shared_bytes = InputCache::kStatesBytes;
+  if (options.limits.host)
+    shared_bytes = std::clamp<int64_t>(*options.limits.host - memory.host_bytes(), 0, shared_bytes);
+  HiddenStateCache states(shared_bytes);
   for (size_t i = 0; i < evaluated; ++i) {
     const EvaluatorSpec& spec = cell.evaluators()[i];
     const std::vector<Metric> metrics = evaluators().at(spec.name).make()->evaluate(

@@ -18,12 +18,14 @@ void append_run(std::vector<KeySpec>& table) {
                          "keep finished blocks, so that an interrupted run goes on from them"),
                    true));
   for (const char* memory : {"device_memory", "host_memory"})
-    table.push_back(
-        with_words(with_range(with_default(plain(std::string("limits.") + memory, KeyType::kFloat,
-                                                 Scope::kRun, "", "GiB the memory plan may use"),
-                                           "all"),
-                              std::numeric_limits<double>::min()),
-                   {"all"}));
+    table.push_back(with_words(
+        with_range(
+            with_default(plain(std::string("limits.") + memory, KeyType::kFloat, Scope::kRun, "",
+                               "GiB the memory plan may use; on the CPU "
+                               "the smaller one holds for all"),
+                         "all"),
+            std::numeric_limits<double>::min()),
+        {"all"}));
 }
 
 void append_products(std::vector<KeySpec>& table) {

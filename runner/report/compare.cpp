@@ -162,7 +162,7 @@ class Comparer {
     if (is_time(now.name) && !same_device(before, after)) return incomparable("another device");
     if (is_time(now.name) && (before.resumed_blocks > 0 || after.resumed_blocks > 0))
       return incomparable("a resumed run times only its rest");
-    if (now.name == "bytes.host_peak")
+    if (now.name == "bytes.host_peak" || now.name == "bytes.host_planned")
       return incomparable("the peak of the process, whatever cells ran before");
     judge_relative(old, now,
                    is_time(now.name) ? options_.time_threshold : options_.relative_threshold,

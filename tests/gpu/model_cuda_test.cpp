@@ -1,9 +1,12 @@
 // Models, solvers and perplexity on the GPU held against the CPU.
 #include <ATen/ATen.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
+#include <optional>
 
 #include "common/error.h"
 #include "eval/window_loss.h"
@@ -99,6 +102,74 @@ TEST(QuantizeCuda, TheSameCallGivesTheSameCodes) {
     weights.push_back(model->weight("mlp.down_proj").clone());
   }
   EXPECT_TRUE(at::equal(weights[0], weights[1]));
+}
+
+// Where things wait for their turn changes no bit: hidden states on the device or in pinned host
+// memory, the next block read before it is asked for or then, codes in memory or on a shelf.
+struct MemoryStore : ResumeStore {
+  std::optional<FinishedBlock> load(int64_t block) override {
+    const auto found = blocks.find(block);
+    return found == blocks.end() ? std::nullopt : std::optional(found->second);
+  }
+  void save(int64_t block, const FinishedBlock& finished) override { blocks[block] = finished; }
+  std::map<int64_t, FinishedBlock> blocks;
+};
+
+TEST(QuantizeCuda, WhereThingsWaitChangesNoBit) {
+  for (const bool true_sequential : {false, true})
+    for (const StatsInputs inputs : {StatsInputs::kQuantized, StatsInputs::kDense}) {
+      std::vector<std::vector<LayerHealth>> health;
+      std::vector<at::Tensor> logits;
+      for (const bool streamed : {false, true}) {
+        const auto model = open_model(
+            kQuickstart,
+            {.dtype = "float16", .device = at::Device("cuda:0"), .read_ahead = streamed});
+        const at::Tensor ids = random_ids(10, 64, model->vocab_size());
+        QuantizeOptions options = four_bit_groups(SolverKind::kFast);
+        options.method.true_sequential = true_sequential;
+        options.method.inputs = inputs;
+        options.sequences_per_chunk = 3;
+        options.activations_on_host = streamed;
+        MemoryStore store;
+        if (streamed) {
+          options.resume = &store;
+          model->leave_replaced_to(&store);
+        }
+        health.push_back(
+            quantize_model(*model, ids.narrow(0, 0, 8), ids.narrow(0, 8, 2), options).layers);
+        logits.push_back(logits_of(*model, ids));
+      }
+      EXPECT_TRUE(at::equal(logits[0], logits[1]));
+      ASSERT_EQ(health[0].size(), health[1].size());
+      for (size_t i = 0; i < health[0].size(); ++i) {
+        EXPECT_EQ(health[0][i].codes, health[1][i].codes) << health[0][i].layer;
+        EXPECT_EQ(health[0][i].relative_error_heldout, health[1][i].relative_error_heldout);
+        EXPECT_EQ(health[0][i].drift, health[1][i].drift);
+      }
+    }
+}
+
+// Fault MM-01: equal blocks take equal memory, the first of them and the last.
+TEST(QuantizeCuda, MemoryDoesNotGrowFromBlockToBlock) {
+  SyntheticModel made;
+  made.architecture = "llama";
+  made.hidden_size = 256;
+  made.intermediate_size = 512;
+  made.heads = 4;
+  made.vocab_size = 200;
+  const at::Device device("cuda:0");
+  std::vector<double> peaks;
+  for (const int64_t layers : {3, 24}) {
+    made.layers = layers;
+    const auto model = open_synthetic(made, {.dtype = "float16", .device = device});
+    at::empty({1}, at::TensorOptions(device));  // the allocator knows a device once it was used
+    c10::DeviceAllocator* allocator = c10::getDeviceAllocator(at::kCUDA);
+    allocator->resetPeakStats(0);
+    model->leave_replaced_to(nullptr);
+    quantize_model(*model, random_ids(8, 64, 200), {}, four_bit_groups(SolverKind::kFast));
+    peaks.push_back(static_cast<double>(allocator->getDeviceStats(0).allocated_bytes[0].peak));
+  }
+  EXPECT_NEAR(peaks[1] / peaks[0], 1, 0.01);
 }
 
 // Fault QN-03: a factorization that fails must be an error on the GPU too, never a silent NaN.

@@ -90,6 +90,13 @@ TEST(MemoryPlan, LimitsMoveActivationsToTheHostAndCodesToTheDisk) {
   EXPECT_EQ(need(tight_device.host, "activations"), 8 * kGiB) << "8 passes of 768 MiB, in 1 GiB";
   EXPECT_EQ(tight_device.finished, FinishedBlocks::kInMemory);
 
+  MemoryTask sequential = task;
+  sequential.true_sequential = true;
+  const int64_t all = plan_memory(opt_175b(), sequential, {}).device_bytes();
+  // Residuals, and inputs of the hidden and of the inner width: 768 MiB in 1 GiB, 3 GiB in 4.
+  EXPECT_EQ(need(plan_memory(opt_175b(), sequential, {all - 1, {}}).host, "activations"),
+            8 * (1 + 1 + 4) * kGiB);
+
   const MemoryPlan tight_host = plan_memory(opt_175b(), task, {{}, roomy.host_bytes() - 1});
   EXPECT_FALSE(tight_host.activations_on_host);
   EXPECT_EQ(tight_host.finished, FinishedBlocks::kOnDisk);
