@@ -101,6 +101,8 @@ class PlanRun {
       record.notes = prepared.notes;
       if (std::optional<Record> kept = reusable(cell, record)) {
         ++outcome_.reused;
+        // Left where a run was killed between its record and this.
+        FileResumeStore(options_.output, cell.id(), &progress_).discard();
         take_place_of(record, *kept);
         write_record(options_.output, *kept);
         return std::move(*kept);
