@@ -1,9 +1,10 @@
 // Work on the CPU dealt out to threads in parts that each do whole matrix products.
 //
-// A product that one thread computes alone runs at about three quarters of a core's peak here, but
-// MKL's own division of a product among threads loses a quarter of that again, and every small
-// operation between two products leaves the other threads idle. So threads take parts of the rows,
-// and inside a part each ATen operation runs on the thread that calls it.
+// A product that one thread computes alone runs near the peak of its core; a library's own division
+// of a product among threads loses a quarter of that, and every small operation between two
+// products leaves the other threads idle. So threads take parts of the rows, and inside a part each
+// ATen operation runs on the thread that calls it. This needs OpenMP in the files that use it
+// (cmake/Dependencies.cmake): at::parallel_for is a plain loop without.
 #pragma once
 
 #include <ATen/Parallel.h>
