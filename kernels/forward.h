@@ -16,6 +16,15 @@ enum class HalfType { kFloat16, kBFloat16 };
 // Values that a thread reads at a time: sizes below that say so are multiples of it.
 inline constexpr int64_t kHalfVector = 8;
 
+// out = x * x in float32, the start of an RMS norm.
+struct Squares {
+  HalfType type = HalfType::kFloat16;
+  int64_t count = 0;        // a multiple of kHalfVector
+  const void* x = nullptr;  // [count]
+  float* out = nullptr;     // [count]
+};
+void squares_cuda(const Squares& problem, void* stream);
+
 // out = round(round(x * inverse) * scale), the end of an RMS norm.
 struct ScaleRows {
   HalfType type = HalfType::kFloat16;

@@ -5,6 +5,7 @@
 #include "kernels/grid_fit.h"
 #include "kernels/obq.h"
 #include "kernels/solver.h"
+#include "kernels/tf32_split.h"
 #include "kernels/unit_inverse.h"
 #include "kernels/word_hash.h"
 
@@ -26,6 +27,7 @@ CudaInfo cuda_info() {
   return info;
 }
 
+void dot_product_cuda(const DotProduct&, void*) { refuse("dot_product_cuda"); }
 void fit_grids_cuda(const GridFit&, void*) { refuse("fit_grids_cuda"); }
 void hash_words_cuda(const WordHash&, void*) { refuse("hash_words_cuda"); }
 void invert_unit_cuda(const UnitInverse&, void*) { refuse("invert_unit_cuda"); }
@@ -34,6 +36,8 @@ void obq_cuda(const ObqRows<double>&, int64_t, void*, void*) { refuse("obq_cuda"
 void rotate_cuda(const Rotate&, void*) { refuse("rotate_cuda"); }
 void scale_rows_cuda(const ScaleRows&, void*) { refuse("scale_rows_cuda"); }
 void silu_multiply_cuda(const SiluMultiply&, void*) { refuse("silu_multiply_cuda"); }
+void split_tf32_cuda(const Tf32Split&, void*) { refuse("split_tf32_cuda"); }
+void squares_cuda(const Squares&, void*) { refuse("squares_cuda"); }
 void sweep_cuda(const SweepChunk<float>&, void*) { refuse("sweep_cuda"); }
 void sweep_cuda(const SweepChunk<double>&, void*) { refuse("sweep_cuda"); }
 

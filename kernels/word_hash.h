@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "kernels/host_device.h"
+
 namespace gptqb::kernels {
 
 // Words are hashed in chunks that each have a sum, so that places count from the start of `words`.

@@ -140,10 +140,9 @@ double quadratic_form(const at::Tensor& e, const at::Tensor& h) {
     const auto part = e.narrow(1, begin, width);
     const auto product =
         exact_product(part, h.narrow(0, begin, width).narrow(1, begin, width + rest));
-    total += (product.narrow(1, 0, width) * part).sum(at::kDouble);
+    total += dot_product(product.narrow(1, 0, width), part);
     if (rest > 0)
-      total +=
-          2 * (product.narrow(1, width, rest) * e.narrow(1, begin + width, rest)).sum(at::kDouble);
+      total += 2 * dot_product(product.narrow(1, width, rest), e.narrow(1, begin + width, rest));
   }
   return total.item<double>();
 }

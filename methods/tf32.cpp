@@ -2,6 +2,9 @@
 
 #include <ATen/Context.h>
 
+#include "kernels/tf32_split.h"
+#include "methods/device_stream.h"
+
 namespace gptqb {
 
 AllowTf32::AllowTf32() : before_(at::globalContext().allowTF32CuBLAS()) {
@@ -11,11 +14,17 @@ AllowTf32::AllowTf32() : before_(at::globalContext().allowTF32CuBLAS()) {
 AllowTf32::~AllowTf32() { at::globalContext().setAllowTF32CuBLAS(before_); }
 
 Tf32Halves split_for_tf32(const at::Tensor& values) {
-  // The nearest number that TF32 holds: 13 of the 23 fraction bits are cleared.
-  auto bits = values.contiguous().view(at::kInt) + 0x1000;
-  Tf32Halves halves;
-  halves.high = bits.bitwise_and_(~0x1FFF).view(at::kFloat);
-  halves.low = values - halves.high;
+  const auto rows = values.stride(-1) == 1 ? values : values.contiguous();
+  Tf32Halves halves{at::empty(rows.sizes(), rows.options()),
+                    at::empty(rows.sizes(), rows.options())};
+  const DeviceStream stream(rows.device());
+  kernels::split_tf32_cuda({.values = rows.const_data_ptr<float>(),
+                            .rows = rows.size(0),
+                            .columns = rows.size(1),
+                            .stride = rows.stride(0),
+                            .high = halves.high.mutable_data_ptr<float>(),
+                            .low = halves.low.mutable_data_ptr<float>()},
+                           stream.handle());
   return halves;
 }
 
@@ -28,6 +37,23 @@ at::Tensor exact_product(const at::Tensor& a, const at::Tensor& b) {
   auto product = at::mm(left.low, right.high);
   product.addmm_(left.high, right.low);
   return product.addmm_(left.high, right.high);
+}
+
+at::Tensor dot_product(const at::Tensor& a, const at::Tensor& b) {
+  const bool rows = a.stride(1) == 1 && b.stride(1) == 1;
+  if (!a.is_cuda() || a.scalar_type() != at::kFloat || b.scalar_type() != at::kFloat || !rows)
+    return (a * b).sum(at::kDouble);
+  const auto partials = at::empty({kernels::DotProduct::kPartials}, a.options().dtype(at::kDouble));
+  const DeviceStream stream(a.device());
+  kernels::dot_product_cuda({.a = a.const_data_ptr<float>(),
+                             .a_stride = a.stride(0),
+                             .b = b.const_data_ptr<float>(),
+                             .b_stride = b.stride(0),
+                             .rows = a.size(0),
+                             .columns = a.size(1),
+                             .partials = partials.mutable_data_ptr<double>()},
+                            stream.handle());
+  return partials.sum();
 }
 
 }  // namespace gptqb

@@ -34,6 +34,19 @@ bool fits_kernel(const at::Tensor& x, int64_t width, std::initializer_list<at::T
 
 }  // namespace
 
+at::Tensor squares(const at::Tensor& x) {
+  if (!fits_kernel(x, x.numel(), {}))
+    return x.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true).square_();
+  at::Tensor out = at::empty(x.sizes(), x.options().dtype(at::kFloat));
+  const DeviceStream stream(x.device());
+  kernels::squares_cuda({.type = half_type(x),
+                         .count = x.numel(),
+                         .x = x.const_data_ptr(),
+                         .out = out.mutable_data_ptr<float>()},
+                        stream.handle());
+  return out;
+}
+
 at::Tensor scale_rows(const at::Tensor& x, const at::Tensor& inverse, const at::Tensor& scale) {
   const int64_t width = x.size(-1);
   if (!fits_kernel(x, width, {scale}) || !inverse.is_contiguous())

@@ -7,6 +7,9 @@
 
 namespace gptqb {
 
+// The square of each value in f32, the start of an RMS norm.
+at::Tensor squares(const at::Tensor& x);
+
 // round(round(x * inverse) * scale): the end of an RMS norm. `x` [.., width] in the model's dtype,
 // `inverse` f32 [.., 1], `scale` [width] in the model's dtype. A new tensor.
 at::Tensor scale_rows(const at::Tensor& x, const at::Tensor& inverse, const at::Tensor& scale);

@@ -54,6 +54,20 @@ __device__ inline int64_t thread_index() {
 }
 
 template <class T>
+__global__ void __launch_bounds__(kThreads) squares_kernel(Squares problem, int64_t count) {
+  const int64_t vector = thread_index();
+  if (vector >= count) return;
+  const Eight<T> values = load<T>(problem.x, vector);
+  float squares[kVector];
+#pragma unroll
+  for (int k = 0; k < kVector; ++k)
+    squares[k] = __fmul_rn(widen(values.value[k]), widen(values.value[k]));
+  auto* const out = reinterpret_cast<float4*>(problem.out) + 2 * vector;
+  out[0] = make_float4(squares[0], squares[1], squares[2], squares[3]);
+  out[1] = make_float4(squares[4], squares[5], squares[6], squares[7]);
+}
+
+template <class T>
 __global__ void __launch_bounds__(kThreads) scale_rows_kernel(ScaleRows problem, int64_t count) {
   const int64_t vector = thread_index();
   if (vector >= count) return;
@@ -120,6 +134,12 @@ void launch(Kernel kernel, const Problem& problem, int64_t count, void* stream, 
 }
 
 }  // namespace
+
+void squares_cuda(const Squares& problem, void* stream) {
+  const bool half = problem.type == HalfType::kFloat16;
+  launch(half ? squares_kernel<__half> : squares_kernel<__nv_bfloat16>, problem,
+         problem.count / kVector, stream, "launch of squares_kernel");
+}
 
 void scale_rows_cuda(const ScaleRows& problem, void* stream) {
   const bool half = problem.type == HalfType::kFloat16;

@@ -6,6 +6,7 @@
 // values of later columns wait in shared memory, each touched by its owner alone.
 #include "kernels/cuda_check.h"
 #include "kernels/device/rounding.cuh"
+#include "kernels/divider.h"
 #include "kernels/solver.h"
 
 namespace gptqb::kernels {
@@ -93,22 +94,90 @@ __device__ void load_values(const SweepChunk<T>& chunk, T* values) {
   }
 }
 
-// Columns one after another: `step(column, k, value)` is told a column's final value, in the thread
-// that owns it, and answers what its successors are to receive times N.
-template <class T, class Step>
-__device__ void run_columns(int columns, const T* factor, T* values, const Place& at, Step& step) {
-  step.load(0);
+// The columns of a subblock that a thread owns: their grids, and how a value is rounded to them.
+template <class T, bool kTernary>
+struct Subblock {
+  struct Choice {
+    T code;
+    T quantized;
+  };
+
+  const SweepChunk<T>& chunk;
+  const Place& at;
+  T weight[kOwned], scale[kOwned], zero[kOwned];
+  Divider<T> by_scale[kOwned];
+
+  __device__ bool is_real(int column) const {
+    return column < chunk.columns && at.row < chunk.rows;
+  }
+
+  __device__ void load(int begin) {
+#pragma unroll
+    for (int k = 0; k < kOwned; ++k) {
+      const int column = begin + owned_column(k, at.part);
+      const bool real = is_real(column);
+      const int64_t grid = real ? chunk.group_of_column[column] * chunk.rows + at.row : 0;
+      weight[k] = real ? chunk.weights[column * chunk.rows + at.row] : T(0);
+      scale[k] = real ? chunk.scales[grid] : T(1);
+      zero[k] = real ? chunk.zeros[grid] : T(0);
+      if constexpr (!kTernary) by_scale[k].prepare(scale[k]);
+    }
+  }
+
+  __device__ Choice choose(int k, T value) const {
+    if constexpr (kTernary) {
+      const bool upper = value > scale[k] / 2;
+      const bool lower = value < zero[k] / 2;
+      return {upper ? T(2) : lower ? T(0) : T(1), upper ? scale[k] : lower ? zero[k] : T(0)};
+    } else {
+      T code = round_half_even(by_scale[k](value)) + zero[k];
+      code = code < T(0) ? T(0) : code;
+      code = code > chunk.max_code ? chunk.max_code : code;
+      return {code, scale[k] * (code - zero[k])};
+    }
+  }
+
+  // What the columns behind the k-th receive times N.
+  __device__ T error(int k, T value) const { return weight[k] - choose(k, value).quantized; }
+
+  // Writes what became of the final values of the subblock that starts at `begin`; their loss.
+  __device__ double finish(int begin, const T (&values)[kOwned]) const {
+    double loss = 0;
+#pragma unroll
+    for (int k = 0; k < kOwned; ++k) {
+      const int column = begin + owned_column(k, at.part);
+      if (!is_real(column)) continue;
+      const Choice chosen = choose(k, values[k]);
+      const T miss = (values[k] - chosen.quantized) * chunk.diagonal[column];
+      loss += 0.5 * (static_cast<double>(miss) * static_cast<double>(miss));
+      chunk.errors[column * chunk.rows + at.row] = weight[k] - chosen.quantized;
+      chunk.codes[column * chunk.rows + at.row] = static_cast<uint8_t>(chosen.code);
+    }
+    return loss;
+  }
+};
+
+// Columns one after another; the thread's loss.
+template <class T, bool kTernary>
+__device__ double run_columns(const SweepChunk<T>& chunk, const T* factor, T* values,
+                              const Place& at) {
+  const int columns = static_cast<int>(chunk.columns);
+  Subblock<T, kTernary> own{chunk, at};
+  own.load(0);
+  double loss = 0;
   for (int begin = 0; begin < columns; begin += kSubblock) {
     T mine[kOwned];
 #pragma unroll
     for (int k = 0; k < kOwned; ++k)
       mine[k] = values[(begin + owned_column(k, at.part)) * kStride + at.local];
 
+    // Nothing is written and nothing branches here: a column must wait for the one before it, and
+    // for nothing else. N is zero at and below its diagonal, so that final values stay.
     T sent[kSubblock];
 #pragma unroll
     for (int j = 0; j < kSubblock; ++j) {
-      const T answer = step(begin + j, index_of(j), owner_of(j), mine[index_of(j)]);
-      sent[j] = __shfl_sync(0xffffffffU, answer, at.lane + owner_of(j) * kRowsPerWarp);
+      const T error = own.error(index_of(j), mine[index_of(j)]);
+      sent[j] = __shfl_sync(0xffffffffU, error, at.lane + owner_of(j) * kRowsPerWarp);
 #pragma unroll
       for (int group = j / 16; group < kSubblock / 16; ++group) {
         const auto n = *reinterpret_cast<const Four<T>*>(factor + (begin + j) * kColumns + begin +
@@ -117,9 +186,9 @@ __device__ void run_columns(int columns, const T* factor, T* values, const Place
         for (int k = 0; k < 4; ++k) mine[group * 4 + k] += sent[j] * n.value[k];
       }
     }
-
+    loss += own.finish(begin, mine);
     // On its way while the products below run.
-    step.load(begin + kSubblock);
+    own.load(begin + kSubblock);
 
     // What the subblock sends to all columns behind it.
     for (int next = begin + kSubblock + at.part * 4; next < columns; next += 16) {
@@ -136,67 +205,19 @@ __device__ void run_columns(int columns, const T* factor, T* values, const Place
       for (int k = 0; k < 4; ++k) values[(next + k) * kStride + at.local] = sum[k];
     }
   }
+  return loss;
 }
-
-// Rounds a value to its grid; what goes on is the weight's error.
-template <class T, bool kTernary>
-struct Quantize {
-  const SweepChunk<T>& chunk;
-  const Place& at;
-  T weight[kOwned], scale[kOwned], zero[kOwned], diagonal[kOwned];
-  double loss = 0;
-
-  // What the rounding of a subblock needs.
-  __device__ void load(int first) {
-#pragma unroll
-    for (int k = 0; k < kOwned; ++k) {
-      const int column = first + owned_column(k, at.part);
-      const bool real = column < chunk.columns && at.row < chunk.rows;
-      const int64_t grid = real ? chunk.group_of_column[column] * chunk.rows + at.row : 0;
-      weight[k] = real ? chunk.weights[column * chunk.rows + at.row] : T(0);
-      scale[k] = real ? chunk.scales[grid] : T(1);
-      zero[k] = real ? chunk.zeros[grid] : T(0);
-      diagonal[k] = real ? chunk.diagonal[column] : T(0);
-    }
-  }
-
-  __device__ T operator()(int column, int k, int owner, T value) {
-    T code, quantized;
-    if constexpr (kTernary) {
-      const bool upper = value > scale[k] / 2;
-      const bool lower = value < zero[k] / 2;
-      code = upper ? T(2) : lower ? T(0) : T(1);
-      quantized = upper ? scale[k] : lower ? zero[k] : T(0);
-    } else {
-      code = round_half_even(divide(value, scale[k])) + zero[k];
-      code = code < T(0) ? T(0) : code;
-      code = code > chunk.max_code ? chunk.max_code : code;
-      quantized = scale[k] * (code - zero[k]);
-    }
-    const T error = weight[k] - quantized;
-    if (owner == at.part && column < chunk.columns && at.row < chunk.rows) {
-      const T miss = (value - quantized) * diagonal[k];
-      loss += 0.5 * (static_cast<double>(miss) * static_cast<double>(miss));
-      chunk.errors[column * chunk.rows + at.row] = error;
-      chunk.codes[column * chunk.rows + at.row] = static_cast<uint8_t>(code);
-    }
-    return error;
-  }
-};
 
 template <class T, bool kTernary>
 __global__ void __launch_bounds__(kThreads) sweep_kernel(SweepChunk<T> chunk) {
   extern __shared__ __align__(32) unsigned char shared[];
   T* const factor = reinterpret_cast<T*>(shared);
   T* const values = factor + kColumns * kColumns;
-  const int columns = static_cast<int>(chunk.columns);
-  load_factor(chunk.factor, chunk.factor_stride, columns, factor);
+  load_factor(chunk.factor, chunk.factor_stride, static_cast<int>(chunk.columns), factor);
   load_values(chunk, values);
   __syncthreads();
   const Place at = place();
-  Quantize<T, kTernary> step{chunk, at, {}, {}, {}, {}};
-  run_columns(columns, factor, values, at, step);
-  double loss = step.loss;
+  double loss = run_columns<T, kTernary>(chunk, factor, values, at);
   for (int offset = kRowsPerWarp; offset < 32; offset *= 2)
     loss += __shfl_xor_sync(0xffffffffU, loss, offset);
   if (at.part == 0 && at.row < chunk.rows) chunk.losses[at.row] += loss;

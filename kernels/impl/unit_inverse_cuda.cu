@@ -28,10 +28,10 @@ __global__ void __launch_bounds__(kSize) invert_kernel(UnitInverse problem) {
   for (int i = first; i < size; ++i) {
     float sums[4] = {};
     int k = first;
-    for (; k + 4 <= i; k += 4) {
+    for (; k + 16 <= i; k += 16) {
 #pragma unroll
-      for (int m = 0; m < 4; ++m)
-        sums[m] += factor[(k + m) * kSize + i] * inverse[(k + m) * kSize + j];
+      for (int m = 0; m < 16; ++m)
+        sums[m % 4] += factor[(k + m) * kSize + i] * inverse[(k + m) * kSize + j];
     }
     for (; k < i; ++k) sums[0] += factor[k * kSize + i] * inverse[k * kSize + j];
     const float sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);

@@ -164,8 +164,7 @@ class Llama : public Decoder {
  private:
   // Normalized in f32, rounded to the model's dtype, then scaled in that dtype.
   at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& scale) const {
-    const at::Tensor squares = x.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true).square_();
-    const at::Tensor inverse = squares.mean(-1, true).add_(config_.norm_epsilon).rsqrt_();
+    const at::Tensor inverse = squares(x).mean(-1, true).add_(config_.norm_epsilon).rsqrt_();
     return scale_rows(x, inverse, scale);
   }
 

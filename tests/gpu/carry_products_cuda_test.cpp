@@ -41,5 +41,17 @@ TEST(ExactProductCuda, IsAsExactAsFloat32) {
   EXPECT_LT(((product - exact).abs().max() / exact.abs().max()).item<double>(), 4e-6);
 }
 
+TEST(DotProductCuda, SumsInFloat64OverStridedMatrices) {
+  at::manual_seed(6);
+  for (const int64_t rows : {1, 7, 1500})
+    for (const int64_t columns : {1, 255, 1024, 1025, 3000}) {
+      const auto a = at::randn({rows, columns + 5}, at::kFloat).cuda().narrow(1, 3, columns);
+      const auto b = at::randn({rows, columns}, at::kFloat).cuda();
+      const auto exact = (a.to(at::kDouble) * b.to(at::kDouble)).sum().item<double>();
+      const auto size = (a.to(at::kDouble) * b.to(at::kDouble)).abs().sum().item<double>();
+      EXPECT_NEAR(dot_product(a, b).item<double>(), exact, 1e-13 * size) << rows << " " << columns;
+    }
+}
+
 }  // namespace
 }  // namespace gptqb

@@ -44,6 +44,13 @@ TEST_P(ForwardOpsCuda, SiluMultiplyTakesSizesThatNoVectorFits) {
   }
 }
 
+TEST_P(ForwardOpsCuda, SquaresEqualTensorOperationsForEveryNumber) {
+  const auto x = all_numbers(GetParam());
+  for (const int64_t count : {8, 13, 65536})
+    EXPECT_TRUE(squares(x.narrow(0, 0, count))
+                    .allclose(x.narrow(0, 0, count).to(at::kFloat).square(), 0, 0, true));
+}
+
 TEST_P(ForwardOpsCuda, ScaleRowsEqualsTensorOperations) {
   at::manual_seed(2);
   for (const int64_t width : {8, 24, 100, 576, 4096})
