@@ -24,6 +24,8 @@ constexpr int64_t kLogitsOnGpu = int64_t{1} << 31;
 constexpr int64_t kLogitsOnCpu = int64_t{1} << 28;
 // On the CPU, of 16 parts one more: what a heap of large pieces leaves unused.
 constexpr int64_t kHeapParts = 16;
+// Host memory that CUDA and its libraries take once they are used: 0.9 GiB on an H200.
+constexpr int64_t kGpuLibraries = int64_t{1} << 30;
 // Code, and scale and zero of a group.
 constexpr int64_t kCodeBytes = 1;
 constexpr int64_t kGroupBytes = 5;
@@ -85,6 +87,7 @@ class Planner {
     if (task_.evaluates)
       if (MemoryPlan::Needs other = evaluating(); sum(other) > sum(work)) work = std::move(other);
     plan.host = {{"program", task_.program_bytes}, {"next block", next_block_bytes()}};
+    if (task_.on_gpu) plan.host.emplace_back("GPU libraries", kGpuLibraries);
     if (activations_on_host) plan.host.emplace_back("activations", stream_bytes(true));
     if (task_.quantizes && finished == FinishedBlocks::kInMemory)
       plan.host.emplace_back("codes", model_.blocks * finished_block_);
