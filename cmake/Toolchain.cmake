@@ -33,10 +33,6 @@ if(GPTQ_BENCH_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${_launcher})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${_launcher})
 endif()
-find_program(GPTQ_BENCH_MOLD mold)
-if(GPTQ_BENCH_MOLD)
-  add_link_options(-fuse-ld=mold)
-endif()
 
 if(GPTQ_BENCH_WITH_CUDA)
   # sm_80 with PTX for everything newer, and the instructions only sm_90a has (wgmma, TMA).
