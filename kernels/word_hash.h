@@ -22,11 +22,7 @@ struct WordHash {
 // of 3.
 inline constexpr uint64_t kByPosition = 0x9E3779B97F4A7C15ULL;
 inline constexpr uint64_t kSpread = 0xBB67AE8584CAA73BULL;
-#ifdef __CUDACC__
-__host__ __device__
-#endif
-    inline uint64_t
-    spread_word(int64_t word, int64_t place) {
+GPTQB_HOST_DEVICE inline uint64_t spread_word(int64_t word, int64_t place) {
   uint64_t mixed = static_cast<uint64_t>(place) * kByPosition ^ static_cast<uint64_t>(word);
   mixed *= kSpread;
   mixed ^= static_cast<uint64_t>(static_cast<int64_t>(mixed) >> 31);

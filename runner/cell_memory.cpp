@@ -32,21 +32,24 @@ std::string plan_text(const ModelSizes& sizes, const MemoryTask& task, const Mem
 
 }  // namespace
 
+int64_t calibration_sequences_per_pass(const Cell& cell, at::Device device) {
+  return cell.method().solver == SolverKind::kReference
+             ? 1
+             : sequences_per_pass(device, cell.calibration().seqlen);
+}
+
 MemoryTask memory_task(const Cell& cell, const std::string& device) {
   const at::Device kind = is_gpu(device) ? at::kCUDA : at::kCPU;
   MemoryTask task;
   task.on_gpu = is_gpu(device);
   task.program_bytes = resident_bytes();
   task.quantizes = !cell.dense();
-  int64_t seqlen = 1;
   if (cell.needs_calibration()) {
-    seqlen = cell.calibration().seqlen;
+    const int64_t seqlen = cell.calibration().seqlen;
     task.calibration_tokens = cell.calibration().samples * seqlen;
     task.heldout_tokens = cell.calibration().heldout * seqlen;
-    // The published code runs one at a time.
-    const bool one = cell.method().solver == SolverKind::kReference;
-    task.tokens_per_pass = (one ? 1 : sequences_per_pass(kind, seqlen)) * seqlen;
-    task.tokens_per_pass = std::min(task.tokens_per_pass, task.calibration_tokens);
+    task.tokens_per_pass =
+        std::min(calibration_sequences_per_pass(cell, kind) * seqlen, task.calibration_tokens);
   }
   task.true_sequential = cell.method().true_sequential;
   task.dense_inputs = cell.method().inputs == StatsInputs::kDense;

@@ -1,6 +1,8 @@
 // The memory plans of a plan's cells.
 #pragma once
 
+#include <ATen/ATen.h>
+
 #include <map>
 #include <string>
 
@@ -8,6 +10,11 @@
 #include "runner/plan.h"
 
 namespace gptqb {
+
+// Calibration windows of a cell that run through a block together on `device`: one with the
+// published solver, as the published code does and since rounding depends on the shapes of
+// products.
+int64_t calibration_sequences_per_pass(const Cell& cell, at::Device device);
 
 // What a cell asks of memory on `device` (cpu, cuda, cuda:N), beside its model's sizes: known from
 // its settings, before any window is drawn.

@@ -128,10 +128,8 @@ QuantizeReport quantize(const Cell& cell, PreparedCell& prepared, ResumeStore* s
   if (prepared.calibration) {
     calibration = to_ids(prepared.calibration->calibration);
     heldout = to_ids(prepared.calibration->heldout);
-    // The published code runs one at a time, and rounding depends on the shapes of products.
-    if (cell.method().solver != SolverKind::kReference)
-      quantize_options.sequences_per_chunk =
-          sequences_per_pass(prepared.model->device(), calibration.size(1));
+    quantize_options.sequences_per_chunk =
+        calibration_sequences_per_pass(cell, prepared.model->device());
   }
   return quantize_model(*prepared.model, calibration, heldout, quantize_options);
 }

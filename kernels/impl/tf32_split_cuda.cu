@@ -1,4 +1,4 @@
-// A block takes whole rows in turn, its threads neighbouring columns.
+// A block takes a span of a row at a time, its threads neighbouring columns.
 #include <algorithm>
 
 #include "kernels/cuda_check.h"
@@ -14,37 +14,36 @@ __device__ inline float nearest_tf32(float value) {
   return __uint_as_float((__float_as_uint(value) + 0x1000U) & ~0x1FFFU);
 }
 
-__global__ void __launch_bounds__(kThreads) split_kernel(Tf32Split problem) {
-  const int64_t spans = (problem.columns + kSpan - 1) / kSpan;
-  for (int64_t work = blockIdx.x; work < problem.rows * spans; work += gridDim.x) {
+// Calls action(row, column) for the thread's share of a matrix, always in the same order.
+template <class Action>
+__device__ void for_elements(int64_t rows, int64_t columns, const Action& action) {
+  const int64_t spans = (columns + kSpan - 1) / kSpan;
+  for (int64_t work = blockIdx.x; work < rows * spans; work += gridDim.x) {
     const int64_t row = work / spans;
     const int64_t begin = (work - row * spans) * kSpan;
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       const int64_t column = begin + k * kThreads + threadIdx.x;
-      if (column >= problem.columns) continue;
-      const float value = problem.values[row * problem.stride + column];
-      const float high = nearest_tf32(value);
-      problem.high[row * problem.columns + column] = high;
-      problem.low[row * problem.columns + column] = value - high;
+      if (column < columns) action(row, column);
     }
   }
 }
 
+__global__ void __launch_bounds__(kThreads) split_kernel(Tf32Split problem) {
+  for_elements(problem.rows, problem.columns, [&](int64_t row, int64_t column) {
+    const float value = problem.values[row * problem.stride + column];
+    const float high = nearest_tf32(value);
+    problem.high[row * problem.columns + column] = high;
+    problem.low[row * problem.columns + column] = value - high;
+  });
+}
+
 __global__ void __launch_bounds__(kThreads) dot_kernel(DotProduct problem) {
-  const int64_t spans = (problem.columns + kSpan - 1) / kSpan;
   double sum = 0;
-  for (int64_t work = blockIdx.x; work < problem.rows * spans; work += gridDim.x) {
-    const int64_t row = work / spans;
-    const int64_t begin = (work - row * spans) * kSpan;
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      const int64_t column = begin + k * kThreads + threadIdx.x;
-      if (column < problem.columns)
-        sum += static_cast<double>(problem.a[row * problem.a_stride + column]) *
-               static_cast<double>(problem.b[row * problem.b_stride + column]);
-    }
-  }
+  for_elements(problem.rows, problem.columns, [&](int64_t row, int64_t column) {
+    sum += static_cast<double>(problem.a[row * problem.a_stride + column]) *
+           static_cast<double>(problem.b[row * problem.b_stride + column]);
+  });
   __shared__ double sums[kThreads / 32];
   for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_down_sync(0xffffffffU, sum, offset);
   if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
