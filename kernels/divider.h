@@ -1,5 +1,5 @@
-// Many divisions by one number, each rounded as IEEE 754 rounds a division: on a GPU a division
-// proper takes most of the time that a sweep spends on a column.
+// Many divisions by one number, each rounded as IEEE 754 rounds a division. In a sweep each column
+// waits for the quotient of the one before it, and a division proper is a long chain of steps.
 #pragma once
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// The small operations of a decoder's forward pass on a GPU, each in one pass over its tensors. As
-// separate tensor operations they take a quarter of the time of the matrix products.
+// The small operations of a decoder's forward pass on a GPU, each in one pass over its tensors,
+// where separate tensor operations take several.
 //
 // All round where the tensor operations they stand for round, so that results are the same bits.
 // Values are float16 or bfloat16, computed in float32; matrices are contiguous; raw pointers to

@@ -70,13 +70,11 @@ struct MemoryPlan {
   std::string text() const;
 };
 
-// A dense model that is opened beside the quantized one for comparison is not in it.
-//
 // The plan with most in fast memory that fits `limits`: hidden states on the device, else in host
 // memory; codes of finished blocks in memory, else on disk. On the CPU the smaller limit holds for
 // the sum, for device memory is host memory there. Workspaces are estimates on the high side.
-// Throws Error naming limits.device_memory or limits.host_memory, with what is needed, if no plan
-// fits.
+// A dense model that is opened beside the quantized one for comparison is not counted. Throws Error
+// naming limits.device_memory or limits.host_memory, with what is needed, if no plan fits.
 MemoryPlan plan_memory(const ModelSizes& model, const MemoryTask& task, const MemoryLimits& limits);
 
 }  // namespace gptqb
