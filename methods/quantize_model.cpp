@@ -10,6 +10,7 @@
 #include "methods/layer_plan.h"
 #include "methods/quantize_embedding.h"
 #include "methods/row_sample.h"
+#include "methods/write_behind.h"
 
 namespace gptqb {
 namespace {
@@ -21,7 +22,9 @@ class Driver {
         options_(options),
         progress_(options.progress != nullptr ? *options.progress : silent_progress()),
         clock_(clock),
-        passes_(model, options, clock) {}
+        passes_(model, options, clock) {
+    if (options.resume != nullptr) writer_.emplace(*options.resume);
+  }
 
   QuantizeReport run(const at::Tensor& calibration, const at::Tensor& heldout) {
     clock_.enter("idle");
@@ -34,10 +37,13 @@ class Driver {
       quantize(calibration, heldout);
     else
       report_dense_layers();
+    finish_writing();
     clock_.enter("idle");
     for (const auto& [phase, seconds] : clock_.seconds())
       report_.seconds[phase] = seconds - seconds_before_[phase];
     report_.seconds_total = clock_.total() - start;
+    report_.write_busy_seconds = report_.seconds["write"];
+    if (writer_) report_.write_busy_seconds += writer_->busy_seconds() - writer_->waited_seconds();
     return std::move(report_);
   }
 
@@ -99,11 +105,22 @@ class Driver {
     report_.layers.insert(report_.layers.end(), finished.health.begin(), finished.health.end());
     if (drift > 1)
       progress_.note(model_.block_name(block) + ": output drifts by more than its own size");
-    if (options_.resume != nullptr) {
+    if (writer_) {
       finished.output_hash = has_output(block) ? hash(calibration_) : 0;
-      clock_.enter("write");
-      options_.resume->save(block, finished);
+      save(block, std::move(finished));
     }
+  }
+
+  // Beside what comes next. Entering the phase waits for the copies of codes from the device.
+  void save(int64_t block, FinishedBlock finished) {
+    clock_.enter("write");
+    writer_->save(block, std::move(finished));
+  }
+
+  void finish_writing() {
+    if (!writer_) return;
+    clock_.enter("write");
+    writer_->finish();
   }
 
   // The last block feeds at most the head; without it its output is not computed and not checked on
@@ -235,8 +252,7 @@ class Driver {
       finished.health.push_back(result.health);
       clock_.enter("write");
       clock_.move("solve", "factor", result.health.seconds_factor);
-      if (options_.resume != nullptr)
-        finished.linears[layer.linear] = result.replacement.to(at::kCPU);
+      if (writer_) finished.linears[layer.linear] = result.replacement;
     }
   }
 
@@ -277,11 +293,11 @@ class Driver {
     report_.layers.push_back(result.health);
     clock_.enter("write");
     clock_.move("solve", "factor", result.health.seconds_factor);
-    if (options_.resume == nullptr) return;
+    if (!writer_) return;
     FinishedBlock finished;
-    finished.linears[plan_.head->linear] = result.replacement.to(at::kCPU);
+    finished.linears[plan_.head->linear] = result.replacement;
     finished.health = {std::move(result.health)};
-    options_.resume->save(model_.block_count(), finished);
+    save(model_.block_count(), std::move(finished));
   }
 
   // Takes the head from the store. False: not there.
@@ -289,7 +305,7 @@ class Driver {
     if (options_.resume == nullptr || lacks_hessian(plan_.head->layer)) return false;
     auto kept = options_.resume->load(model_.block_count());
     if (!kept || !kept->linears.contains(plan_.head->linear)) return false;
-    const LinearReplacement& linear = kept->linears.at(plan_.head->linear);
+    const LinearReplacement linear = kept->linears.at(plan_.head->linear).replacement();
     linear.validate(plan_.head->layer);
     report_.count_end(plan_.head->settings.quant, linear);
     model_.replace_end(ModelEnd::kHead, linear.to(model_.device()));
@@ -379,9 +395,10 @@ class Driver {
         if (found == finished.linears.end())
           throw Error(layer.layer,
                       "expected it in the kept block, got none. Run again with --fresh");
-        found->second.validate(layer.layer);
-        report_.count(layer.settings.quant, found->second);
-        model_.replace(layer.linear, found->second.to(model_.device()));
+        const LinearReplacement linear = found->second.replacement();
+        linear.validate(layer.layer);
+        report_.count(layer.settings.quant, linear);
+        model_.replace(layer.linear, linear.to(model_.device()));
       }
   }
 
@@ -397,17 +414,10 @@ class Driver {
   Stream heldout_quantized_;  // held-out windows through the quantized blocks ...
   Stream heldout_dense_;      // ... and through the dense ones
   QuantizeReport report_;
+  std::optional<WriteBehind> writer_;  // empty: nothing is kept
 };
 
 }  // namespace
-
-std::map<std::string, LinearReplacement> ResumeStore::linears(int64_t block) {
-  auto finished = load(block);
-  if (!finished)
-    throw Error("block " + std::to_string(block),
-                "expected it among the finished blocks on disk, got none. Run again");
-  return std::move(finished->linears);
-}
 
 QuantizeReport quantize_model(BlockModel& model, const at::Tensor& calibration,
                               const at::Tensor& heldout, const QuantizeOptions& options) {

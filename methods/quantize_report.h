@@ -17,6 +17,9 @@ struct QuantizeReport {
   std::map<std::string, double>
       seconds;               // exclusive wall time by phase: read, forward, hessian, factor, solve
   double seconds_total = 0;  // of the whole call
+  // Of writing by whichever thread: more than seconds["write"] where a block was written while the
+  // next one was computed.
+  double write_busy_seconds = 0;
   int64_t resumed_blocks = 0;  // taken from the resume store
   int64_t linear_weights = 0;  // number of weights in all linears of all blocks, skipped ones too
   int64_t quantized_weights = 0;  // number of weights replaced

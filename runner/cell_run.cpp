@@ -302,6 +302,7 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& option
   for (const char* phase : kPhases) record.seconds.try_emplace(phase, 0);
   record.metrics.push_back(reading("seconds.cell", clock.total(), "s"));
   record.metrics.push_back(reading("busy_seconds.read", model.read_busy_seconds(), "s"));
+  record.metrics.push_back(reading("busy_seconds.write", report.write_busy_seconds, "s"));
 }
 
 }  // namespace gptqb

@@ -23,13 +23,13 @@ Json describe_block(const FinishedBlock& finished, const std::string& inputs) {
   json["output_hash"] = std::to_string(finished.output_hash);
   json["linears"] = Json::object();
   for (const auto& [name, linear] : finished.linears) {
-    json["linears"][name] = {{"tensors", Json::array()}};
-    for (const auto& [part, tensor] : linear.tensors())
-      json["linears"][name]["tensors"].push_back(part);
-    if (const QuantizedLinear* quantized = linear.codes()) {
-      json["linears"][name]["bits"] = quantized->bits;
-      json["linears"][name]["group_size"] = quantized->group_size;
-    }
+    Json& described = json["linears"][name];
+    described = {{"tensors", Json::array()},
+                 {"bits", linear.bits},
+                 {"group_size", linear.group_size},
+                 {"rows", linear.rows},
+                 {"columns", linear.columns}};
+    for (const auto& [part, tensor] : linear.tensors) described["tensors"].push_back(part);
   }
   json["divided"] = Json::array();
   for (const auto& [producer, scale] : finished.divided) json["divided"].push_back(producer);
@@ -37,15 +37,17 @@ Json describe_block(const FinishedBlock& finished, const std::string& inputs) {
   return json;
 }
 
-LinearReplacement read_linear(const SafetensorsFile& file, const std::string& name,
-                              const Json& json) {
-  std::map<std::string, at::Tensor> tensors;
+KeptLinear read_linear(const SafetensorsFile& file, const std::string& name, const Json& json) {
+  KeptLinear linear;
   // Copies: the file is deleted while the model still uses them.
   for (const Json& part : json.at("tensors"))
-    tensors[part.get<std::string>()] = file.view(name + "." + part.get<std::string>()).clone();
-  const auto linear = LinearReplacement::from_tensors(tensors, json.value("bits", int64_t{0}),
-                                                      json.value("group_size", int64_t{-1}));
-  linear.validate(file.path().string() + ", " + name);
+    linear.tensors[part.get<std::string>()] =
+        file.view(name + "." + part.get<std::string>()).clone();
+  linear.bits = json.at("bits").get<int64_t>();
+  linear.group_size = json.at("group_size").get<int64_t>();
+  linear.rows = json.at("rows").get<int64_t>();
+  linear.columns = json.at("columns").get<int64_t>();
+  linear.replacement().validate(file.path().string() + ", " + name);
   return linear;
 }
 
@@ -104,7 +106,7 @@ std::optional<FinishedBlock> FileResumeStore::load(int64_t block) {
 void FileResumeStore::save(int64_t block, const FinishedBlock& finished) {
   std::map<std::string, at::Tensor> tensors;
   for (const auto& [name, linear] : finished.linears)
-    for (const auto& [part, tensor] : linear.tensors()) tensors[name + "." + part] = tensor;
+    for (const auto& [part, tensor] : linear.tensors) tensors[name + "." + part] = tensor;
   for (const auto& [producer, scale] : finished.divided) tensors["divided." + producer] = scale;
   write_safetensors(block_path(block), tensors,
                     {{kMetadataKey, describe_block(finished, inputs_).dump()}});

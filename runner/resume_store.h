@@ -9,11 +9,10 @@
 
 namespace gptqb {
 
-// <output>/work/<cell id>/block_N.safetensors holds the tensors "<linear>.codes", ".scales",
-// ".zeros" and
-// ".group_of_input"; its metadata holds one JSON text with the health of each layer, the hash of
-// the block's output, and the build that made it. One file a block, written atomically, so that a
-// block is finished or not.
+// <output>/work/<cell id>/block_N.safetensors holds the tensors "<linear>.packed" (codes in the
+// bits they have), ".scales", ".zeros" and ".group_of_input"; its metadata holds one JSON text with
+// the health of each layer, the hash of the block's output, and the build that made it. One file a
+// block, written atomically, so that a block is finished or not.
 class FileResumeStore : public ResumeStore {
  public:
   // `inputs` names everything the blocks were made from beside the cell's settings (model,

@@ -13,6 +13,7 @@
 #include "kernels/device_info.h"
 #include "methods/quantize_model.h"
 #include "models/causal_lm.h"
+#include "tests/support/memory_store.h"
 
 namespace gptqb {
 namespace {
@@ -106,15 +107,6 @@ TEST(QuantizeCuda, TheSameCallGivesTheSameCodes) {
 
 // Where things wait for their turn changes no bit: hidden states on the device or in pinned host
 // memory, the next block read before it is asked for or then, codes in memory or on a shelf.
-struct MemoryStore : ResumeStore {
-  std::optional<FinishedBlock> load(int64_t block) override {
-    const auto found = blocks.find(block);
-    return found == blocks.end() ? std::nullopt : std::optional(found->second);
-  }
-  void save(int64_t block, const FinishedBlock& finished) override { blocks[block] = finished; }
-  std::map<int64_t, FinishedBlock> blocks;
-};
-
 TEST(QuantizeCuda, WhereThingsWaitChangesNoBit) {
   for (const bool true_sequential : {false, true})
     for (const StatsInputs inputs : {StatsInputs::kQuantized, StatsInputs::kDense}) {
@@ -130,7 +122,7 @@ TEST(QuantizeCuda, WhereThingsWaitChangesNoBit) {
         options.method.inputs = inputs;
         options.sequences_per_chunk = 3;
         options.activations_on_host = streamed;
-        MemoryStore store;
+        test::MemoryStore store;
         if (streamed) {
           options.resume = &store;
           model->leave_replaced_to(&store);

@@ -5,11 +5,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <functional>
 #include <map>
 #include <set>
+#include <thread>
 
 #include "common/error.h"
 #include "tests/support/layers.h"
+#include "tests/support/memory_store.h"
 #include "tests/support/problems.h"
 
 namespace gptqb::test {
@@ -44,6 +49,8 @@ class TinyModel : public BlockModel {
   at::Device device() const override { return at::kCPU; }
   at::Tensor embed(const at::Tensor& ids) override { return at::embedding(embedding_, ids); }
   void load_block(int64_t block) override {
+    on_load(block);
+    if (block == interrupt_at) interrupt_requested() = true;
     loaded_ = block;
     loads.push_back(block);
   }
@@ -76,7 +83,10 @@ class TinyModel : public BlockModel {
   void replace_end(ModelEnd end, const LinearReplacement& replacement) override {
     (end == ModelEnd::kHead ? head_ : embedding_) = replacement.effective_weights(at::kFloat);
   }
-  at::Tensor head_input(const at::Tensor& hidden) override { return at::tanh(hidden); }
+  at::Tensor head_input(const at::Tensor& hidden) override {
+    if (interrupt_in_head) interrupt_requested() = true;
+    return at::tanh(hidden);
+  }
   int64_t parameter_count() const override { return 0; }
 
   // The whole model on `ids`, without touching the counters.
@@ -93,6 +103,9 @@ class TinyModel : public BlockModel {
     return weights_[block].at(linear);
   }
 
+  std::function<void(int64_t)> on_load = [](int64_t) {};
+  int64_t interrupt_at = -1;  // block at which the user presses Ctrl-C
+  bool interrupt_in_head = false;
   std::vector<int64_t> loads;
   int64_t begins = 0;
   std::map<size_t, int64_t> stage_runs;
@@ -108,22 +121,6 @@ class TinyModel : public BlockModel {
   at::Tensor head_;
   std::vector<std::map<std::string, at::Tensor>> weights_;
   int64_t loaded_ = -1;
-};
-
-// Keeps blocks in memory; can stop the run after a number of them.
-class MemoryStore : public ResumeStore {
- public:
-  std::optional<FinishedBlock> load(int64_t block) override {
-    const auto found = blocks.find(block);
-    if (found == blocks.end()) return std::nullopt;
-    return found->second;
-  }
-  void save(int64_t block, const FinishedBlock& finished) override {
-    blocks[block] = finished;
-    if (block + 1 == interrupt_after) interrupt_requested() = true;
-  }
-  std::map<int64_t, FinishedBlock> blocks;
-  int64_t interrupt_after = -1;
 };
 
 at::Tensor random_ids(int64_t sequences, int64_t seqlen, uint64_t seed) {
@@ -296,9 +293,9 @@ TEST(QuantizeModel, ResumeEqualsAnUninterruptedRun) {
       const auto expected = quantize_model(whole, kCalibration, kHeldout, options);
 
       MemoryStore store;
-      store.interrupt_after = 2;
       options.resume = &store;
       TinyModel stopped(3);
+      stopped.interrupt_at = 2;
       EXPECT_THROW(quantize_model(stopped, kCalibration, kHeldout, options), Interrupted);
       interrupt_requested() = false;
       EXPECT_EQ(store.blocks.size(), 2U);
@@ -324,6 +321,51 @@ TEST(QuantizeModel, ResumeEqualsAnUninterruptedRun) {
       EXPECT_EQ(quantize_model(again, kCalibration, kHeldout, options).resumed_blocks, 3);
       EXPECT_TRUE(at::equal(again.weight_of(2, "down"), whole.weight_of(2, "down")));
     }
+  }
+}
+
+// The store is slow, and no block waits for the one before it to be kept but the next but one.
+TEST(QuantizeModel, BlocksAreKeptWhileTheNextOneIsQuantized) {
+  struct WaitingStore : MemoryStore {
+    void save(int64_t block, const FinishedBlock& finished) override {
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      while (blocks_begun <= block + 1 && block < 2 && std::chrono::steady_clock::now() < deadline)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      late += std::chrono::steady_clock::now() >= deadline;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      MemoryStore::save(block, finished);
+    }
+    std::atomic<int64_t> blocks_begun = 0;
+    std::atomic<int64_t> late = 0;
+  };
+  WaitingStore store;
+  auto options = options_for("gptq");
+  options.resume = &store;
+  TinyModel model(3);
+  model.on_load = [&](int64_t block) { store.blocks_begun = block + 1; };
+  const auto report = quantize_model(model, kCalibration, kHeldout, options);
+  EXPECT_EQ(store.late, 0) << "the next block was not begun before this one was kept";
+  EXPECT_EQ(store.blocks.size(), 3U) << "all are kept when the call returns";
+  EXPECT_GE(report.write_busy_seconds, 0.03);
+}
+
+TEST(QuantizeModel, ABlockThatCannotBeKeptEndsTheRun) {
+  struct FullDisk : MemoryStore {
+    void save(int64_t block, const FinishedBlock& finished) override {
+      if (block == refused) throw Error("block file", "expected room on the disk, got none");
+      MemoryStore::save(block, finished);
+    }
+    int64_t refused = 0;
+  };
+  for (const int64_t refused : {0, 2}) {
+    FullDisk store;
+    store.refused = refused;
+    auto options = options_for("rtn");
+    options.resume = &store;
+    TinyModel model(3);
+    EXPECT_THAT([&] { quantize_model(model, kCalibration, {}, options); },
+                ThrowsMessage<Error>(HasSubstr("[block file] expected room on the disk")));
+    EXPECT_EQ(static_cast<int64_t>(store.blocks.size()), refused);
   }
 }
 
@@ -485,9 +527,9 @@ TEST(QuantizeModel, EndsAreResumedAndNeedNoQuantizedBlock) {
     const auto expected = quantize_model(whole, kCalibration, kHeldout, options);
     MemoryStore store;
     options.resume = &store;
-    for (const int64_t stop : {2, 3}) {  // behind the last block, behind the head
-      store.interrupt_after = stop;
+    for (const bool in_head : {true, false}) {  // stopped behind the last block, and not at all
       TinyModel part(2);
+      part.interrupt_in_head = in_head;
       try {
         quantize_model(part, kCalibration, kHeldout, options);
       } catch (const Interrupted&) {

@@ -84,7 +84,8 @@ TEST_P(AwqGolden, FindsTheScalesStepsAndCodesOfLlmAwq) {
       EXPECT_EQ(far_off(scale, golden(block, producer + ".scale")).sum().item<int64_t>(), 0)
           << producer << " of block " << block;
     }
-    for (const auto& [linear, replacement] : finished.linears) {
+    for (const auto& [linear, kept] : finished.linears) {
+      const LinearReplacement replacement = kept.replacement();
       const QuantizedLinear& ours = *replacement.codes();
       const auto off = far_off(ours.scales, golden(block, linear + ".steps"));
       const auto other = ours.codes != golden(block, linear + ".codes");

@@ -30,11 +30,12 @@ FinishedBlock finished_block() {
   linear.codes = at::arange(12, at::kByte).reshape({3, 4});
   linear.scales = at::full({3, 2}, 0.5, at::kFloat);
   linear.zeros = at::full({3, 2}, 8, at::kByte);
-  block.linears["self_attn.q_proj"] = linear;
+  block.linears["self_attn.q_proj"] = LinearReplacement(linear);
   linear.group_of_input = at::tensor({1, 0, 1, 0}, at::kInt);
-  block.linears["mlp.down_proj"] = linear;
-  block.linears["mlp.up_proj"] = TransformedLinear{linear, at::full({4}, 0.25, at::kFloat)};
-  block.linears["mlp.gate_proj"] = DenseWeights{at::ones({3, 4}, at::kHalf)};
+  block.linears["mlp.down_proj"] = LinearReplacement(linear);
+  block.linears["mlp.up_proj"] =
+      LinearReplacement(TransformedLinear{linear, at::full({4}, 0.25, at::kFloat)});
+  block.linears["mlp.gate_proj"] = LinearReplacement(DenseWeights{at::ones({3, 4}, at::kHalf)});
   block.divided["input_layernorm"] = at::tensor({0.5f, 2.0f, 1.0f, 4.0f});
   block.health = {test::layer("model.layers.0.self_attn.q_proj", "rtn: singular")};
   block.output_hash = 0xFFFFFFFFFFFFFFFFull;
@@ -48,13 +49,14 @@ TEST(ResumeStoreTest, TernaryLevelsComeBack) {
   linear.group_size = 8;
   linear.codes = at::arange(24, at::kByte).remainder(3).reshape({2, 12}).contiguous();
   linear.levels = at::tensor({-1.f, 0.f, 2.f}).repeat({2, 2, 1}).contiguous();
-  block.linears["mlp.down_proj"] = linear;
+  block.linears["mlp.down_proj"] = LinearReplacement(linear);
   const test::TemporaryFolder folder;
   Notes notes;
   FileResumeStore(folder.path(), "cell", &notes).save(0, block);
   const auto loaded = FileResumeStore(folder.path(), "cell", &notes).load(0);
   ASSERT_TRUE(loaded);
-  const QuantizedLinear& got = *loaded->linears.at("mlp.down_proj").codes();
+  const LinearReplacement back = loaded->linears.at("mlp.down_proj").replacement();
+  const QuantizedLinear& got = *back.codes();
   EXPECT_TRUE(at::equal(got.codes, linear.codes));
   EXPECT_TRUE(at::equal(got.levels, linear.levels));
   EXPECT_FALSE(got.scales.defined() || got.zeros.defined());
@@ -73,8 +75,9 @@ TEST(ResumeStoreTest, ABlockComesBackAsItWas) {
   const FinishedBlock wanted = finished_block();
   EXPECT_EQ(loaded->output_hash, wanted.output_hash);
   ASSERT_EQ(loaded->linears.size(), 4u);
-  for (const auto& [name, linear] : wanted.linears) {
-    const LinearReplacement& got = loaded->linears.at(name);
+  for (const auto& [name, kept] : wanted.linears) {
+    const LinearReplacement linear = kept.replacement();
+    const LinearReplacement got = loaded->linears.at(name).replacement();
     EXPECT_EQ(got.form.index(), linear.form.index()) << name;
     const auto tensors = got.tensors();
     ASSERT_EQ(tensors.size(), linear.tensors().size()) << name;
