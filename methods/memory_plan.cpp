@@ -9,16 +9,30 @@
 namespace gptqb {
 namespace {
 
-// A solver's copies of a linear's weights in its own precision: weights, what is left of them,
-// errors, grids, and what RTN and the codes dequantize to, each with its intermediates.
-constexpr int64_t kSolverCopies = 12;
-// H, its copy in sweep order, and its factor.
-constexpr int64_t kFactorCopies = 3;
-// Products of inputs are summed beside the two sums they are added to.
-constexpr int64_t kHessianCopies = 3;
-// Hidden-wide and inner-wide intermediates of a pass over a block that exist at once.
+// While H is factored there are: H, the same reversed, its factor, and that turned back twice, for
+// the library leaves it by column (reversed_cholesky.cpp).
+constexpr int64_t kFactorCopies = 5;
+// While columns are swept: the factor, and on a GPU its two halves for TF32; weights, the same by
+// column, what errors carry, errors and their two halves (gptq_fast.cpp). Codes twice.
+constexpr int64_t kSweepFactors = 3;
+constexpr int64_t kSweepCopies = 6;
+// While errors are measured: the factor and H; weights, f32 weights, error, and what RTN of the
+// layer takes (layer_health.cpp).
+constexpr int64_t kErrorFactors = 2;
+constexpr int64_t kErrorCopies = 9;
+// The published loop takes no more than the largest of these.
+
+// Hidden states of a pass that exist at once in attention, and in a norm's f32: residual, input, q,
+// k, v, one of them rotated, and what they come to.
 constexpr int64_t kHiddenCopies = 8;
-constexpr int64_t kInnerCopies = 2;
+// Beside the inputs and outputs of one stage's linears: residual before and after, and the chunk.
+constexpr int64_t kStageCopies = 3;
+// Bytes of an attention score: bias and score in two bytes each, softmax in f32, shares in two.
+constexpr int64_t kScoreBytes = 10;
+// f32 values of inputs that sums of H widen to at a time (second_moments_gpu.cpp).
+constexpr int64_t kWidened = int64_t{1} << 28;
+// Workspaces of cuBLAS and cuSOLVER: 30 to 92 MB were measured on an H200.
+constexpr int64_t kGpuWorkspaces = int64_t{128} << 20;
 // Logits of an evaluation, as head_rows() allows them.
 constexpr int64_t kLogitsOnGpu = int64_t{1} << 31;
 constexpr int64_t kLogitsOnCpu = int64_t{1} << 28;
@@ -29,6 +43,8 @@ constexpr int64_t kGpuLibraries = int64_t{1} << 30;
 // Code, and scale and zero of a group.
 constexpr int64_t kCodeBytes = 1;
 constexpr int64_t kGroupBytes = 5;
+// Finished blocks on their way to the disk: one is written while the next one is collected.
+constexpr int64_t kBlocksWritten = 2;
 
 int64_t square(int64_t value) { return value * value; }
 
@@ -60,21 +76,21 @@ std::string needs_text(MemoryPlan::Needs needs) {
   return gib(sum(needs)) + " GiB (" + parts + ")";
 }
 
+MemoryPlan::Needs largest(std::vector<MemoryPlan::Needs> choices) {
+  return *std::max_element(choices.begin(), choices.end(),
+                           [](const auto& a, const auto& b) { return sum(a) < sum(b); });
+}
+
 class Planner {
  public:
   Planner(const ModelSizes& model, const MemoryTask& task) : model_(model), task_(task) {
     for (const ModelSizes::Stage& stage : model.stages) {
-      int64_t out = 0;
-      for (const int64_t width : stage.outs) {
-        out += width;
-        largest_linear_ = std::max(largest_linear_, stage.in * width);
-      }
       widest_in_ = std::max(widest_in_, stage.in);
-      widest_stage_ = std::max(widest_stage_, stage.in + out);
-      const int64_t groups =
-          task.group_size < 0 ? 1 : (stage.in + task.group_size - 1) / task.group_size;
-      finished_block_ += out * (stage.in * kCodeBytes + groups * kGroupBytes);
-      sum_of_squares_ += square(stage.in);
+      for (const int64_t out : stage.outs) {
+        largest_linear_ = std::max(largest_linear_, stage.in * out);
+        finished_block_ += codes_bytes(stage.in, out);
+        written_block_ += written_bytes(stage.in, out);
+      }
     }
   }
 
@@ -91,8 +107,8 @@ class Planner {
     if (activations_on_host) plan.host.emplace_back("activations", stream_bytes(true));
     if (task_.quantizes && finished == FinishedBlocks::kInMemory)
       plan.host.emplace_back("codes", model_.blocks * finished_block_);
-    else if (task_.quantizes)
-      plan.host.emplace_back("codes of a block", finished_block_);
+    if (task_.quantizes) plan.host.emplace_back("blocks written", kBlocksWritten * written_block_);
+    if (task_.on_gpu) work.emplace_back("workspaces", kGpuWorkspaces);
     if (task_.on_gpu)
       plan.device = std::move(work);
     else
@@ -103,6 +119,21 @@ class Planner {
 
  private:
   int64_t hidden() const { return model_.stages.empty() ? 0 : model_.stages.front().in; }
+  int64_t compute() const { return task_.wide_compute ? 8 : 4; }
+  bool has_inputs() const { return task_.calibration_tokens > 0; }
+  int64_t groups_of(int64_t in) const {
+    return task_.group_size < 0 ? 1 : (in + task_.group_size - 1) / task_.group_size;
+  }
+  int64_t codes_bytes(int64_t in, int64_t out) const {
+    return out * (in * kCodeBytes + groups_of(in) * kGroupBytes);
+  }
+  // Packed; on its way from a GPU in pinned memory, codes and scales each for themselves.
+  int64_t written_bytes(int64_t in, int64_t out) const {
+    const int64_t codes = (in * out + 7) / 8 * task_.bits;
+    const int64_t scales = out * groups_of(in) * 4;
+    const int64_t zeros = out * groups_of(in);
+    return task_.on_gpu ? pinned(codes) + pinned(scales) + pinned(zeros) : codes + scales + zeros;
+  }
   int64_t block_bytes() const {
     int64_t elements = 0;
     for (const int64_t count : model_.block_tensors) elements += count;
@@ -136,32 +167,90 @@ class Planner {
   }
 
   int64_t pass_bytes() const {
-    const int64_t features = kHiddenCopies * hidden() + kInnerCopies * widest_stage_;
-    return task_.tokens_per_pass * (features * model_.element_bytes + widest_in_ * 4);
+    int64_t features = 0;
+    for (const ModelSizes::Stage& stage : model_.stages) {
+      int64_t out = 0;
+      for (const int64_t width : stage.outs) out += width;
+      features =
+          std::max(features, stage.in + std::max(out * model_.activation_copies, out + hidden()));
+    }
+    return std::max(pass_values(kHiddenCopies * hidden()) + score_bytes(),
+                    pass_values(kStageCopies * hidden() + features));
+  }
+
+  // Of `features` a token of a pass.
+  int64_t pass_values(int64_t features) const {
+    return task_.tokens_per_pass * features * model_.element_bytes;
+  }
+
+  int64_t score_bytes() const {
+    if (model_.scores_at_once == 0) return 0;
+    const int64_t of_a_head = task_.tokens_per_pass * task_.seqlen;
+    return kScoreBytes *
+           std::min(std::max(model_.scores_at_once, of_a_head), of_a_head * model_.heads);
+  }
+
+  // Sums of H of stages of these widths, of both kinds of windows.
+  int64_t sums(const std::vector<int64_t>& widths) const {
+    if (!has_inputs()) return 0;
+    int64_t squares = 0;
+    for (const int64_t width : widths) squares += square(width);
+    return (task_.heldout_tokens > 0 ? 2 : 1) * squares * 4;
+  }
+
+  // While a pass collects statistics: sums of all stages, or of the widest.
+  MemoryPlan::Needs collecting() const {
+    std::vector<int64_t> widths;
+    for (const ModelSizes::Stage& stage : model_.stages) widths.push_back(stage.in);
+    if (task_.true_sequential) widths = {widest_in_};
+    const int64_t inputs = pass_values(kStageCopies * hidden() + widest_in_) + product_bytes();
+    return {{"Hessians", sums(widths)}, {"pass over a block", std::max(pass_bytes(), inputs)}};
+  }
+
+  // Beside the sums, while one is added to.
+  int64_t product_bytes() const {
+    if (!has_inputs()) return 0;
+    const int64_t widened = task_.tokens_per_pass * widest_in_ * 4;
+    if (!task_.published_sums) return std::min(widened, kWidened);
+    // A product of its own, of inputs in f32 that are scaled once more.
+    return square(widest_in_) * 4 + 2 * widened;
+  }
+
+  // While a linear [out, in] is solved, `widths` being those of the stages still to come.
+  MemoryPlan::Needs solving(int64_t in, int64_t out, const std::vector<int64_t>& widths) const {
+    const int64_t h = has_inputs() ? square(in) * compute() : 0;
+    const int64_t w = in * out * compute();
+    const int64_t codes = 2 * in * out * kCodeBytes;
+    MemoryPlan::Needs most = largest(
+        {{{"factor", kFactorCopies * h}, {"solver", w}},
+         {{"factor", kSweepFactors * h}, {"solver", kSweepCopies * w + codes}},
+         {{"factor", kErrorFactors * h}, {"solver", kErrorCopies * in * out * 4 + w + codes}}});
+    most.emplace_back("Hessians", sums(widths));
+    return most;
   }
 
   MemoryPlan::Needs quantizing(bool activations_on_host) const {
-    const int64_t compute = task_.wide_compute ? 8 : 4;
-    MemoryPlan::Needs needs = {{"block", block_bytes()},
-                               {"embedding and head", model_.end_elements * model_.element_bytes}};
+    MemoryPlan::Needs needs = {{"block", block_bytes()}, {"embedding", embedding_bytes()}};
     if (!activations_on_host) needs.emplace_back("activations", stream_bytes(false));
     if (!task_.quantizes) return needs;
-    const bool has_inputs = task_.calibration_tokens > 0;
-    const int64_t factor = has_inputs ? kFactorCopies * square(widest_in_) * compute : 0;
-    const int64_t solver = largest_linear_ * (kSolverCopies * compute + 2 * kCodeBytes);
-    // A pass and a solver do not run at once.
-    if (pass_bytes() > solver + factor) {
-      needs.emplace_back("pass over a block", pass_bytes());
-    } else {
-      needs.emplace_back("factor", factor);
-      needs.emplace_back("solver", solver);
+    std::vector<MemoryPlan::Needs> phases = {collecting()};
+    std::vector<int64_t> widths;  // from the last stage on: a stage's sums go when it is solved
+    for (auto stage = model_.stages.rbegin(); stage != model_.stages.rend(); ++stage) {
+      if (task_.true_sequential) widths.clear();
+      widths.push_back(stage->in);
+      for (const int64_t out : stage->outs) phases.push_back(solving(stage->in, out, widths));
     }
-    if (has_inputs) {
-      const int64_t squares = task_.true_sequential ? square(widest_in_) : sum_of_squares_;
-      const int64_t sums = task_.heldout_tokens > 0 ? kHessianCopies - 1 : 1;
-      needs.emplace_back("Hessians", (sums * squares + square(widest_in_)) * 4);
+    if (task_.quantizes_head) {
+      phases.push_back(solving(hidden(), model_.vocabulary, {hidden()}));
+      phases.back().emplace_back("head", model_.vocabulary * hidden() * model_.element_bytes);
     }
+    for (auto& [what, bytes] : largest(phases)) needs.emplace_back(what, bytes);
     return needs;
+  }
+
+  // Of synthetic weights the tables stay on the device; those of files are read by rows.
+  int64_t embedding_bytes() const {
+    return (model_.end_elements - model_.head_elements) * model_.element_bytes;
   }
 
   MemoryPlan::Needs evaluating() const {
@@ -176,10 +265,9 @@ class Planner {
   const ModelSizes& model_;
   const MemoryTask& task_;
   int64_t widest_in_ = 0;
-  int64_t widest_stage_ = 0;
   int64_t largest_linear_ = 0;
-  int64_t sum_of_squares_ = 0;
   int64_t finished_block_ = 0;  // its codes
+  int64_t written_block_ = 0;   // the same as they are written
 };
 
 [[noreturn]] void refuse(const char* key, const MemoryPlan::Needs& needs, int64_t limit,

@@ -21,7 +21,13 @@ struct ModelSizes {
   std::vector<int64_t> block_tensors;  // elements of each tensor of one block
   std::vector<Stage> stages;           // of one block; the first reads the hidden width
   int64_t end_elements = 0;            // of all tensors outside the blocks
+  int64_t head_elements = 0;           // those of them that only logits need
   int64_t vocabulary = 0;
+  // Of what the linears of a stage put out, how often it exists while its activation is computed.
+  int64_t activation_copies = 1;
+  // Attention scores that are held whole, at most so many at once (of one head at least); 0: fused.
+  int64_t scores_at_once = 0;
+  int64_t heads = 0;
 };
 
 // What is to be done with it.
@@ -33,9 +39,13 @@ struct MemoryTask {
   int64_t calibration_tokens = 0;
   int64_t heldout_tokens = 0;
   int64_t tokens_per_pass = 0;   // run through a block together
+  int64_t seqlen = 0;            // of each of their windows
+  bool published_sums = false;   // of H, a product a window (Accumulation::kPublished)
   bool true_sequential = false;  // stage by stage on kept intermediates
   bool dense_inputs = false;     // a dense stream beside the quantized one
   bool wide_compute = false;     // solves in float64
+  bool quantizes_head = false;
+  int64_t bits = 8;  // of the codes
   int64_t group_size = -1;
 
   bool evaluates = false;

@@ -141,12 +141,18 @@ ModelSizes Decoder::sizes() const {
                    .block_tensors = {},
                    .stages = {},
                    .end_elements = 0,
-                   .vocabulary = vocab_size()};
+                   .head_elements = 0,
+                   .vocabulary = vocab_size(),
+                   .activation_copies = facts_.activation_copies,
+                   .scores_at_once = facts_.scores_at_once,
+                   .heads = facts_.heads};
   for (const TensorSpec& spec : facts_.table.specs) {
     if (spec.name.starts_with(facts_.block_prefix + "{}."))
       sizes.block_tensors.push_back(elements_of(spec.shape));
     else if (!facts_.tied_head || spec.name != facts_.head)
       sizes.end_elements += elements_of(spec.shape);
+    if (!facts_.tied_head && spec.name == facts_.head)
+      sizes.head_elements = elements_of(spec.shape);
   }
   for (const Stage& stage : facts_.stages) {
     ModelSizes::Stage& widths = sizes.stages.emplace_back();

@@ -28,6 +28,10 @@ struct DecoderFacts {
   bool tied_head = false;
   int64_t vocab_size = 0;
   int64_t max_positions = 0;
+  // For planning memory: see ModelSizes.
+  int64_t activation_copies = 1;
+  int64_t scores_at_once = 0;
+  int64_t heads = 0;
 
   // Adds a tensor to the table, by its full name with {} for the block's number.
   void add(const std::string& name, std::vector<int64_t> shape);

@@ -50,10 +50,15 @@ MemoryTask memory_task(const Cell& cell, const std::string& device) {
     task.heldout_tokens = cell.calibration().heldout * seqlen;
     task.tokens_per_pass =
         std::min(calibration_sequences_per_pass(cell, kind) * seqlen, task.calibration_tokens);
+    task.seqlen = seqlen;
   }
+  task.published_sums = cell.method().solver == SolverKind::kReference;
   task.true_sequential = cell.method().true_sequential;
   task.dense_inputs = cell.method().inputs == StatsInputs::kDense;
   task.wide_compute = cell.method().compute == ComputeDtype::kFloat64;
+  task.quantizes_head = cell.head().has_value();
+  const int64_t bits = cell.quant().bits == QuantConfig::kTernary ? 2 : cell.quant().bits;
+  task.bits = cell.overrides().empty() ? bits : 8;  // at most, whatever a rule says
   task.group_size = cell.quant().group_size;
   // A sample of rows is not evaluated; a linear of fewer rows is no sample.
   for (const EvaluatorSpec& evaluator : cell.evaluators()) {
@@ -62,6 +67,7 @@ MemoryTask memory_task(const Cell& cell, const std::string& device) {
         evaluator.batch > 0 ? evaluator.batch : sequences_per_pass(kind, evaluator.seqlen);
     if (evaluator.max_windows > 0) batch = std::min(batch, evaluator.max_windows);
     task.tokens_per_pass = std::max(task.tokens_per_pass, batch * evaluator.seqlen);
+    task.seqlen = std::max(task.seqlen, evaluator.seqlen);
     task.evaluation_tokens =
         std::max(task.evaluation_tokens, evaluator.max_windows * evaluator.seqlen);
   }

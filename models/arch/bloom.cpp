@@ -83,6 +83,9 @@ DecoderFacts bloom_facts(const BloomConfig& config) {
   facts.tied_head = config.tied_head;
   facts.vocab_size = config.vocab_size;
   facts.max_positions = config.max_positions;
+  facts.activation_copies = 4;  // bloom_gelu: what goes in, two factors, and the product
+  facts.scores_at_once = kScoresAtOnce;
+  facts.heads = config.heads;
 
   // Without prefix: the published conversions.
   facts.table = {.prefix = root, .other_prefixes = {""}, .blocks = config.blocks, .specs = {}};

@@ -5,6 +5,8 @@
 #include <filesystem>
 
 #include "common/atomic_file.h"
+#include "methods/memory_plan.h"
+#include "models/causal_lm.h"
 #include "runner/cli.h"
 #include "runner/record.h"
 #include "tests/runner/run_program.h"
@@ -85,6 +87,52 @@ TEST_F(MemoryLimitsTest, WhatCannotFitIsSaidByPlanAndSkippedBeforeAnyWork) {
   const Record record = load_records(folder_ / "out").records.at(0);
   EXPECT_EQ(record.status, CellStatus::kSkipped);
   EXPECT_THAT(record.reason, expected);
+}
+
+struct Measured {
+  const char* like;
+  int64_t blocks;  // 0: all
+  bool true_sequential;
+  int64_t heldout;
+  int64_t group_size;
+  double device_peak;  // bytes.device_peak of results/published/2026-11-30/h200
+};
+
+// A plan that promises too little fails a run, one that promises far too much refuses it.
+TEST(MemoryPlanOfPublishedShapes, LiesJustAboveWhatWasMeasuredOnAGpu) {
+  const Measured measured[] = {
+      {"llama-7b", 0, false, 0, 128, 5'994'006'016},
+      {"llama-7b", 0, true, 0, 128, 11'765'990'912},
+      {"llama-7b", 0, false, 8, 128, 6'747'571'712},
+      {"llama-13b", 0, false, 0, -1, 8'601'212'928},
+      {"opt-13b", 0, false, 0, -1, 14'369'794'048},
+      {"opt-175b", 12, false, 0, -1, 71'785'144'320},
+      {"bloom-1b7", 0, false, 0, -1, 4'975'620'096},
+      {"bloom-3b", 0, false, 0, -1, 6'341'995'520},
+      {"bloom-7b1", 0, false, 0, -1, 11'355'299'840},
+  };
+  for (const Measured& row : measured) {
+    SyntheticModel shape;
+    shape.like = row.like;
+    shape.layers = row.blocks;
+    const auto model = open_synthetic(shape, {.dtype = "float16", .device = at::kCPU});
+    MemoryTask task;
+    task.on_gpu = true;
+    task.quantizes = true;
+    task.calibration_tokens = 128 * 2048;
+    task.heldout_tokens = row.heldout * 2048;
+    task.tokens_per_pass = 16 * 2048;
+    task.seqlen = 2048;
+    task.true_sequential = row.true_sequential;
+    task.group_size = row.group_size;
+    const MemoryPlan plan = plan_memory(model->sizes(), task, {});
+    const double ratio = static_cast<double>(plan.device_bytes()) / row.device_peak;
+    EXPECT_GE(ratio, 1) << row.like << ": " << plan.text();
+    EXPECT_LE(ratio, 1.25) << row.like << ": " << plan.text();
+    if (std::string(row.like) == "llama-7b") {
+      EXPECT_LE(plan.device_bytes() - plan.activation_bytes, 8'000'000'000) << plan.text();
+    }
+  }
 }
 
 TEST_F(MemoryLimitsTest, PlanSaysWhatAModelTakesOnEitherKindOfDevice) {
