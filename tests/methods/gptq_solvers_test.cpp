@@ -1,6 +1,7 @@
 // The two GPTQ solvers against each other and against a slow oracle of a different derivation.
 #include <gtest/gtest.h>
 
+#include "tests/support/fed_oracle.h"
 #include "tests/support/oracle.h"
 #include "tests/support/problems.h"
 #include "tests/support/solve.h"
@@ -84,6 +85,7 @@ const Shape kShapes[] = {{24, 256, 32, 128},  {16, 256, 64, 128}, {16, 384, 128,
 
 const Shape kSmallShapes[] = {
     {4, 100, 32, 64}, {4, 150, 64, 128}, {4, 150, 128, 128}, {4, 90, -1, 64}, {4, 97, 8, 33}};
+const Shape kSmallestShapes[] = {{3, 44, -1, 64}, {3, 50, 16, 64}};
 
 class SolverPairs : public ::testing::TestWithParam<std::tuple<Inputs, /*act_order*/ bool>> {
  protected:
@@ -177,6 +179,47 @@ TEST_P(SolversAgainstOracle, SymmetricGroupsColumnByColumn) {
         EXPECT_EQ(comparison.unexplained, 0)
             << "largest excess " << comparison.largest_excess << " of " << comparison.differ;
         EXPECT_LT(comparison.largest_scale_error, 1e-6);
+      }
+    }
+  });
+}
+
+// The oracle that whole layers of a model are held against comes to the same: of codes that are
+// right, and of codes of which one in each row is a step off, which moves what all later columns of
+// the row should be.
+TEST_P(SolversAgainstOracle, TheOracleOfWholeLayersSaysTheSame) {
+  const auto inputs = std::get<0>(GetParam());
+  const bool act_order = std::get<1>(GetParam());
+  for_each_shape(kSmallestShapes, [&](const Shape& shape) {
+    const auto h = hessian_of(calibration_inputs(inputs, shape.columns, 15));
+    const auto weights = normal_matrix(shape.rows, shape.columns, 9) * 0.05;
+    for (const bool symmetric : {false, true}) {
+      MethodConfig method;
+      method.act_order = act_order;
+      const auto problem = make_problem(
+          weights, {.bits = 3, .group_size = shape.group_size, .symmetric = symmetric}, method);
+      auto solved = solve(problem, h, SolverKind::kFast);
+      const FedOracle whole(h, method.damping, act_order);
+      for (const int64_t wrong_column : {int64_t{-1}, shape.columns / 3}) {
+        if (wrong_column >= 0) {
+          auto codes = solved.result.quantized.codes.select(1, wrong_column);
+          codes.copy_(at::where(codes > 0, codes - 1, codes + 1));
+        }
+        const auto [oracle, decisions] = for_oracle(problem, h, solved);
+        const auto expected = compare_with_oracle(oracle, decisions, [](double) { return 0.1; });
+        const auto judged = whole.judge(problem.weights, solved.result.quantized,
+                                        problem.rule.quant, shape.group_size < 0, 6e-8);
+        EXPECT_EQ(judged.differ, expected.differ);
+        EXPECT_NEAR(judged.largest_excess, expected.largest_excess, 1e-7);
+        EXPECT_NEAR(judged.loss / run_oracle(oracle, &decisions).loss, 1, 1e-8);
+        if (shape.group_size > 0) {
+          EXPECT_NEAR(judged.largest_scale_error, expected.largest_scale_error, 1e-6);
+          EXPECT_EQ(judged.zeros_differ, expected.zeros_differ);
+        }
+        if (wrong_column < 0)
+          EXPECT_EQ(judged.unexplained, 0);
+        else
+          EXPECT_GE(judged.unexplained, shape.rows);
       }
     }
   });

@@ -14,6 +14,7 @@
 #include "runner/cli.h"
 #include "runner/verdict.h"
 #include "tests/support/shared.h"
+#include "tests/support/stories260k.h"
 #include "tests/support/temporary_folder.h"
 
 namespace gptqb {
@@ -30,15 +31,10 @@ class RealModels : public testing::Test {
 // shared/data/README.md: 1.72 nats a token over the first 511 tokens of the sample, by llama2.c's
 // own arithmetic.
 TEST_F(RealModels, Stories260kGivesItsPublishedLoss) {
-  const fs::path source = test::shared_root() / "models/stories260K";
-  const fs::path sample = test::shared_root() / "data/tinystories/tinystories_sample.txt";
-  GPTQB_REQUIRE_PATH(source);
+  const fs::path sample = test::tinystories_sample();
+  GPTQB_REQUIRE_PATH(test::stories260k_source());
   GPTQB_REQUIRE_PATH(sample);
-  const std::string convert =
-      "python3 " GPTQB_SOURCE_DIR "/scripts/convert_stories260k.py --model " +
-      (source / "stories260K.bin.xz").string() + " --tokenizer " +
-      (source / "tok512.bin").string() + " --out " + (folder_ / "model").string() + " >&2";
-  ASSERT_EQ(std::system(convert.c_str()), 0);
+  ASSERT_TRUE(test::make_stories260k(folder_ / "model"));
   const auto tokenizer = open_tokenizer(folder_ / "model");
   std::vector<int32_t> ids = tokenizer->encode_with_special(read_file(sample).substr(0, 4000));
   ASSERT_GE(ids.size(), 512u);
