@@ -33,6 +33,14 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_;
 };
 
+// What `action` takes on `device`.
+template <class Action>
+double seconds_of(at::Device device, const Action& action) {
+  const Stopwatch watch(device);
+  action();
+  return watch.seconds();
+}
+
 // Exclusive time by phase: at each moment exactly one phase runs, so that the phases add up to the
 // whole.
 class PhaseClock {

@@ -243,7 +243,7 @@ class Driver {
                             .clip_inputs = of_linear(preparation.clip_inputs, layer.linear)};
       auto result = quantize_rows(*layer.quantizer, problem);
       result.replacement.validate(layer.layer);
-      result.health.seconds_hessian = data.seconds_hessian / static_cast<double>(sharing);
+      describe_shape(problem.weight, sharing, data, result.health);
       result.health.rule = layer.settings.rule;
       if (const auto* codes = result.replacement.codes()) result.health.codes = codes->codes_hash();
       report_.count(layer.settings.quant, result.replacement);
@@ -254,6 +254,14 @@ class Driver {
       clock_.move("solve", "factor", result.health.seconds_factor);
       if (writer_) finished.linears[layer.linear] = result.replacement;
     }
+  }
+
+  static void describe_shape(const at::Tensor& weight, int64_t sharing, const StageData& data,
+                             LayerHealth& health) {
+    health.out_features = weight.size(0);
+    health.in_features = weight.size(1);
+    health.hessian_shared_by = sharing;
+    health.seconds_hessian = data.seconds_hessian / static_cast<double>(sharing);
   }
 
   // --- the head ---
@@ -286,7 +294,7 @@ class Driver {
                                 .clip_inputs = {}};
     auto result = plan_.head->quantizer->quantize(problem);
     result.replacement.validate(plan_.head->layer);
-    result.health.seconds_hessian = data.seconds_hessian;
+    describe_shape(problem.weight, 1, data, result.health);
     report_.count_end(plan_.head->settings.quant, result.replacement);
     model_.replace_end(ModelEnd::kHead, result.replacement);
     note_layer(result.health, progress_);

@@ -107,9 +107,16 @@ struct LayerHealth {
   // Of a sample, the number of rows that were solved, which the numbers above then count; empty:
   // all.
   std::optional<int64_t> rows_solved;
+  // Each measured from an idle device to an idle device. H: this linear's share of what it took for
+  // all that read the same input. A factor that another of them made takes none.
   double seconds_hessian = 0;
   double seconds_factor = 0;
-  double seconds_solve = 0;
+  double seconds_solve = 0;   // from weights to codes
+  double seconds_errors = 0;  // the error columns above
+  // Set by the driver: the weight's shape, and how many linears share H. 0: not quantized.
+  int64_t out_features = 0;
+  int64_t in_features = 0;
+  int64_t hessian_shared_by = 0;
 };
 
 struct LayerResult {

@@ -108,6 +108,10 @@ void describe(V& v, Either<LayerHealth> auto& layer) {
   v("seconds_hessian", layer.seconds_hessian);
   v("seconds_factor", layer.seconds_factor);
   v("seconds_solve", layer.seconds_solve);
+  v.optional("seconds_errors", layer.seconds_errors);
+  v.optional("out_features", layer.out_features);
+  v.optional("in_features", layer.in_features);
+  v.optional("hessian_shared_by", layer.hessian_shared_by);
 }
 
 template <class V>

@@ -294,8 +294,10 @@ class Awq : public Quantizer {
     if (no_place && result.health.note.empty())
       result.health.note =
           "awq rounded it without scales, since what makes its inputs cannot take them";
-    record_errors(problem, as_loaded(result.quantized(), problem.moved), result.health);
     result.health.seconds_solve = watch.seconds();
+    result.health.seconds_errors = seconds_of(problem.weight.device(), [&] {
+      record_errors(problem, as_loaded(result.quantized(), problem.moved), result.health);
+    });
     return result;
   }
 

@@ -62,8 +62,9 @@ class External : public Quantizer {
                                      size_text(answer.out_features(), answer.in_features()));
     check_range(answer, problem);
     if (answer.codes() == nullptr) result.health.bits = result.health.group_size = 0;
-    record_errors(problem, answer, result.health);
     result.health.seconds_solve = watch.seconds();
+    result.health.seconds_errors =
+        seconds_of(problem.weight.device(), [&] { record_errors(problem, answer, result.health); });
     return result;
   }
 };

@@ -38,14 +38,14 @@ class Gptq : public Quantizer {
 
       const Stopwatch solve_watch(weights.device());
       auto solved = solve(tried, weights, *outcome.factor);
+      health.seconds_solve += solve_watch.seconds();
       if (!solved.lost_pivot) {
         LayerResult result{std::move(solved.quantized), std::move(health)};
         result.health.loss = solved.loss;
-        record_errors(problem, result.replacement, result.health);
-        result.health.seconds_solve += solve_watch.seconds();
+        result.health.seconds_errors = seconds_of(
+            weights.device(), [&] { record_errors(problem, result.replacement, result.health); });
         return result;
       }
-      health.seconds_solve += solve_watch.seconds();
       if (!try_more_damping(tried, outcome, "the updated inverse", *solved.lost_pivot))
         return give_up(problem, std::move(health), outcome);
     }

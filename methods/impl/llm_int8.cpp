@@ -25,8 +25,9 @@ class LlmInt8 : public Quantizer {
     auto health = start_health(problem, "llm_int8");
     if (problem.stats != nullptr) health.outlier_share = problem.stats->outlier_share();
     LayerResult result{quantize_int8(weights, problem.method.outlier_threshold), std::move(health)};
-    record_errors(problem, result.replacement, result.health);
     result.health.seconds_solve = watch.seconds();
+    result.health.seconds_errors = seconds_of(
+        weights.device(), [&] { record_errors(problem, result.replacement, result.health); });
     return result;
   }
 };

@@ -66,7 +66,8 @@ class Obq : public Quantizer {
         health.loss = solved.loss;
         LayerResult result{collect(sweep, factor.prepared, ordered, solved.codes),
                            std::move(health)};
-        record_errors(problem, result.replacement, result.health);
+        result.health.seconds_errors = seconds_of(
+            weights.device(), [&] { record_errors(problem, result.replacement, result.health); });
         return result;
       }
       const std::string inverse = "the inverse of row " + std::to_string(solved.breakdown->row);

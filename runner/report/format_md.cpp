@@ -41,6 +41,7 @@ std::string experiment_text(const std::string& experiment, const ReportData& dat
   append(verdict_table(verdicts, rows), text);
   append(seeds_table(rows), text);
   append(blocks_table(rows), text);
+  append(solvers_table(rows), text);
   append(rules_section(rows), text);
   append(remarks(rows), text);
   append(provenance(rows), text);

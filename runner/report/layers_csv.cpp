@@ -31,7 +31,11 @@ constexpr const char* kColumns[] = {"cell_id",
                                     "rule",
                                     "rows_solved",
                                     "note",
-                                    "codes"};
+                                    "codes",
+                                    "seconds_errors",
+                                    "out_features",
+                                    "in_features",
+                                    "hessian_shared_by"};
 
 }  // namespace
 
@@ -71,6 +75,12 @@ std::string layers_csv(const std::vector<Record>& records) {
       if (layer.rows_solved) table.set("rows_solved", *layer.rows_solved);
       table.set("note", layer.note);
       table.set("codes", layer.codes);
+      table.set("seconds_errors", layer.seconds_errors);
+      if (layer.in_features > 0) {
+        table.set("out_features", layer.out_features);
+        table.set("in_features", layer.in_features);
+        table.set("hessian_shared_by", layer.hessian_shared_by);
+      }
     }
   }
   return table.text();

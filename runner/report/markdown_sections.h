@@ -28,6 +28,9 @@ std::string remarks(const RecordPointers& rows);
 // Cells that differ in nothing but the size of their blocks of columns: time, and whether the codes
 // are the same, layer by layer. Empty if there are none.
 std::string blocks_table(const RecordPointers& rows);
+// Cells that differ in nothing but the solver: time of Hessian, factor and solve by shape of a
+// layer, and how many times that of the published loop. Empty if there are none.
+std::string solvers_table(const RecordPointers& rows);
 // Verdicts on cells of `rows`, told apart as in the other tables.
 std::string verdict_table(const std::vector<Verdict>& verdicts, const RecordPointers& rows);
 

@@ -622,6 +622,28 @@ TEST(QuantizeModel, ImpossibleSettingsAreRefusedBeforeAnyWork) {
 }
 
 // Phases are exclusive: they add up to the whole.
+// Of layers alone and of all together: the same seconds, and shapes to tell layers apart.
+TEST(QuantizeModel, TimesOfLayersAddUpToThePhases) {
+  TinyModel model(2);
+  const auto report = quantize_model(model, random_ids(64, 64, 3), {}, options_for("gptq"));
+  double hessian = 0, factor = 0, solve = 0;
+  for (const LayerHealth& layer : report.layers) {
+    hessian += layer.seconds_hessian;
+    factor += layer.seconds_factor;
+    solve += layer.seconds_solve + layer.seconds_errors;
+    EXPECT_GT(layer.seconds_solve, 0);
+    EXPECT_GT(layer.seconds_errors, 0);
+    const bool down = layer.layer.ends_with("down");
+    EXPECT_EQ(layer.out_features, down ? kHidden : kInner);
+    EXPECT_EQ(layer.in_features, down ? kInner : kHidden);
+    EXPECT_EQ(layer.hessian_shared_by, down ? 1 : 2);
+  }
+  EXPECT_NEAR(hessian, report.seconds.at("hessian"), 0.1 * hessian);
+  EXPECT_NEAR(factor, report.seconds.at("factor"), 0.02 * factor);
+  EXPECT_LE(solve, report.seconds.at("solve"));
+  EXPECT_GT(solve, 0.5 * report.seconds.at("solve"));
+}
+
 TEST(QuantizeModel, PhasesAddUp) {
   TinyModel model(3);
   const auto report = quantize_model(model, kCalibration, kHeldout, options_for("gptq"));

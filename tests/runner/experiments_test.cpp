@@ -5,7 +5,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "runner/plan.h"
 #include "tests/support/shared.h"
@@ -145,6 +147,41 @@ TEST(Experiments, PaperRuntimeHoldsEveryPublishedTime) {
       EXPECT_EQ(published, minutes.size());
     }
   }
+}
+
+// scripts/plot_scaling.py extrapolates from two parts of a model.
+TEST(Experiments, ScalingRunsEveryModelInFullOrTwice) {
+  for (const Experiment& experiment :
+       load_experiments(fs::path(GPTQB_SOURCE_DIR) / "experiments/scaling.yaml")) {
+    std::map<std::string, std::set<int64_t>> runs;  // layers; 0: all
+    for (const PlannedCell& planned : plan_of(experiment).cells) {
+      const Cell& cell = planned.cell;
+      EXPECT_EQ(planned.skip_reason, "");
+      EXPECT_EQ(cell.quant().bits, 3);
+      EXPECT_EQ(cell.quant().group_size, -1);
+      EXPECT_EQ(cell.calibration().heldout, 0);
+      runs[cell.model().synthetic.like].insert(cell.model().synthetic.layers);
+    }
+    for (const auto& [like, layers] : runs)
+      EXPECT_TRUE(layers.contains(0) || layers.size() >= 2) << experiment.tier << ", " << like;
+    if (experiment.tier == "full") {
+      EXPECT_EQ(runs.size(), 9u) << "125M to 175B";
+    }
+  }
+}
+
+// The shapes of shared/reference/h200_peers.md, each solved by both.
+TEST(Experiments, SolverLayersHoldTheShapesOfThePeers) {
+  std::set<std::pair<std::string, SolverKind>> solved;
+  for (const Experiment& experiment :
+       load_experiments(fs::path(GPTQB_SOURCE_DIR) / "experiments/solver_layers.yaml")) {
+    if (experiment.tier != "full") continue;
+    for (const PlannedCell& planned : plan_of(experiment).cells)
+      solved.emplace(planned.cell.model().synthetic.like, planned.cell.method().solver);
+  }
+  for (const char* like : {"llama-7b", "opt-175b"})
+    for (const SolverKind solver : {SolverKind::kFast, SolverKind::kReference})
+      EXPECT_TRUE(solved.contains({like, solver})) << like;
 }
 
 struct Named {

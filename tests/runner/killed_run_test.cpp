@@ -63,7 +63,7 @@ class KilledRun : public testing::Test {
     record.environment = {};
     record.resumed_blocks = 0;
     for (LayerHealth& layer : record.layers)
-      layer.seconds_hessian = layer.seconds_factor = layer.seconds_solve = 0;
+      layer.seconds_hessian = layer.seconds_factor = layer.seconds_solve = layer.seconds_errors = 0;
     return to_json(record);
   }
 

@@ -34,7 +34,7 @@ class MemoryLimitsTest : public testing::Test {
         "heads: 16, layers: 16, vocab_size: 500}, dtype: float32}\n"
         "calibration: {dataset: random, samples: 2, seqlen: 32, heldout: 0}\n"
         "quant: {bits: 4, group_size: 128}\n"
-        "method: {name: rtn, layers: \"*.down_proj\"}\n" +
+        "method: {name: gptq, layers: \"*.o_proj\"}\n" +
             more);
     return path.string();
   }
@@ -137,7 +137,7 @@ TEST(MemoryPlanOfPublishedShapes, LiesJustAboveWhatWasMeasuredOnAGpu) {
 
 TEST_F(MemoryLimitsTest, PlanSaysWhatAModelTakesOnEitherKindOfDevice) {
   EXPECT_THAT(run_program({"plan", experiment(evaluation())}).out,
-              AllOf(HasSubstr("memory of llama 1024 x 16, rtn 4 bits, groups of 128"),
+              AllOf(HasSubstr("memory of llama 1024 x 16, gptq 4 bits, groups of 128"),
                     HasSubstr(" on a GPU: device "), HasSubstr(" on the CPU: host ")));
 }
 

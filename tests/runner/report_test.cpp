@@ -382,8 +382,10 @@ TEST(ReportTest, LayersHaveTheDocumentedColumns) {
       "cell_id,layer,method,bits,group_size,loss,relative_error,relative_error_heldout,"
       "relative_error_rtn,drift,damping,damping_tries,condition,dead_columns,non_finite_inputs,"
       "outlier_share,clipped,tokens,sequences,status,seconds_hessian,seconds_factor,seconds_"
-      "solve,rule,rows_solved,note,codes\r\n"
-      "g,model.layers.0.q,gptq,4,-1,1.5,0.25,,,,,0,,0,0,,0,0,0,ok,0,0,0,a: quant.bits 8,,b,\r\n");
+      "solve,rule,rows_solved,note,codes,seconds_errors,out_features,in_features,"
+      "hessian_shared_by\r\n"
+      "g,model.layers.0.q,gptq,4,-1,1.5,0.25,,,,,0,,0,0,,0,0,0,ok,0,0,0,a: quant.bits "
+      "8,,b,,0,,,\r\n");
 }
 
 TEST(ReportTest, RulesAreListedWithTheLayersTheyTook) {
@@ -402,6 +404,47 @@ TEST(ReportTest, RulesAreListedWithTheLayersTheyTook) {
                         "  - `*.[qk]: quant.bits 8` -> 4 layers, e.g. 0.q, 0.k, 1.q\n"
                         "  - no rule -> 1 layer: 0.down\n"
                         "  - `1.*: skip true` -> 1 layer: 1.down\n"));
+}
+
+// Milliseconds by hand: of each shape the median layer, of a width the whole H of a stage.
+TEST(ReportTest, SolversAreSetBesideEachOtherByShape) {
+  std::vector<Record> records = three_records();
+  const auto text = [&] { return report_formats().at("md").make.render({records, {}, {}}); };
+  const auto timed = [](const std::string& name, int64_t rows, int64_t columns, int64_t sharing,
+                        double hessian, double factor, double solve) {
+    LayerHealth health = layer(name);
+    health.out_features = rows;
+    health.in_features = columns;
+    health.hessian_shared_by = sharing;
+    health.seconds_hessian = hessian;
+    health.seconds_factor = factor;
+    health.seconds_solve = solve;
+    return health;
+  };
+  const auto add = [&](const std::string& id, const std::string& solver, double slower) {
+    Record sample = record(id, "gptq", 3, 5, {1});
+    sample.settings.emplace_back("method.solver", solver);
+    if (solver == "fast") sample.settings.emplace_back("method.precision", "tf32x3");
+    sample.layers = {timed("0.q", 64, 64, 2, 0.004, 0.5, 0.9),
+                     timed("0.k", 64, 64, 2, 0.004, 0, 0.002 * slower),
+                     timed("0.o", 64, 64, 1, 0.006, 0.001 * slower, 0.001 * slower),
+                     timed("0.down", 64, 256, 1, 0.02, 0.01 * slower, 0.03 * slower)};
+    records.push_back(sample);
+  };
+  add("f", "fast", 1);
+  EXPECT_THAT(text(), Not(HasSubstr("Layers by shape"))) << "one cell has none beside it";
+  add("p", "reference", 10);
+  EXPECT_THAT(text(), HasSubstr("## Layers by shape: time of each solver"));
+  const auto row = [](const std::string& cells) {
+    return ContainsRegex(std::regex_replace(cells, std::regex(" ?\\| ?"), " *\\| *"));
+  };
+  EXPECT_THAT(
+      text(),
+      AllOf(row("64 x 64 | gptq 3 bits, whole rows | fast | 3 | 6.00 | 1.00 | 2.00 | 3.00 | 1.00x "
+                "| 10.0x"),
+            row("64 x 64 | gptq 3 bits, whole rows | reference | 3 | 6.00 | 10.0 | 20.0 | 30.0 |"),
+            row("64 x 256 | gptq 3 bits, whole rows | fast | 1 | 20.0 | 10.0 | 30.0 | 40.0 | 1.00x "
+                "| 10.0x")));
 }
 
 TEST(ReportTest, BlockSizesAreSetBesideEachOtherWithTheirTimeAndCodes) {
