@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "methods/kept_linear.h"
 #include "methods/linear_replacement.h"
 #include "methods/memory_plan.h"
 
@@ -80,8 +81,8 @@ struct ModelExtras {
 class ReplacedShelf {
  public:
   virtual ~ReplacedShelf() = default;
-  // By name within the block; CPU tensors. Throws Error if the block is not there.
-  virtual std::map<std::string, LinearReplacement> linears(int64_t block) = 0;
+  // By name within the block. Throws Error if the block is not there.
+  virtual std::map<std::string, KeptLinear> linears(int64_t block) = 0;
 };
 
 class BlockModel {

@@ -26,8 +26,8 @@ void for_each_field(int64_t bits, const Action& action) {
 
 int64_t padded(int64_t count) { return (count + kByteBits - 1) / kByteBits * kByteBits; }
 
-at::Tensor on_host(const at::Tensor& tensor) {
-  if (tensor.is_cpu()) return tensor;
+at::Tensor on_host(const at::Tensor& tensor, bool queued) {
+  if (tensor.is_cpu() || !queued) return tensor.to(at::kCPU);
   return at::empty(tensor.sizes(), tensor.options().device(at::kCPU).pinned_memory(true))
       .copy_(tensor, /*non_blocking=*/true);
 }
@@ -81,7 +81,7 @@ at::Tensor unpack_codes(const at::Tensor& packed, int64_t bits, int64_t count) {
   return codes.narrow(0, 0, count);
 }
 
-KeptLinear::KeptLinear(const LinearReplacement& replacement)
+KeptLinear::KeptLinear(const LinearReplacement& replacement, bool is_queued)
     : rows(replacement.out_features()), columns(replacement.in_features()) {
   if (const QuantizedLinear* quantized = replacement.codes()) {
     bits = quantized->bits;
@@ -89,13 +89,14 @@ KeptLinear::KeptLinear(const LinearReplacement& replacement)
   }
   for (const auto& [name, tensor] : replacement.tensors())
     if (name == kCodes)
-      tensors[kPacked] = on_host(pack_codes(tensor, bits));
+      tensors[kPacked] = on_host(pack_codes(tensor, bits), is_queued);
     else
-      tensors[name] = on_host(tensor);
+      tensors[name] = on_host(tensor, is_queued);
 }
 
-LinearReplacement KeptLinear::replacement() const {
+LinearReplacement KeptLinear::replacement(at::Device device) const {
   auto unpacked = tensors;
+  for (auto& [name, tensor] : unpacked) tensor = tensor.to(device);
   if (const auto packed = unpacked.extract(kPacked); !packed.empty())
     unpacked[kCodes] =
         unpack_codes(packed.mapped(), bits, rows * columns).reshape({rows, columns}).contiguous();

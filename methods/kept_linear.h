@@ -27,13 +27,18 @@ struct KeptLinear {
   int64_t columns = 0;
 
   KeptLinear() = default;
-  // Packs on the replacement's device. From a GPU the copies are only queued, into pinned memory,
-  // so that nobody waits for them: synchronize the device before they are read.
-  KeptLinear(const LinearReplacement& replacement);
+  // Packs on the replacement's device.
+  KeptLinear(const LinearReplacement& replacement) : KeptLinear(replacement, false) {}
+  // The same for a short while: from a GPU the copies are only queued, into pinned memory, so that
+  // nobody waits for them. Synchronize the device before they are read.
+  static KeptLinear queued(const LinearReplacement& replacement) { return {replacement, true}; }
 
-  // CPU tensors. Throws Error if there are too few packed bytes for the shape; what else may be
-  // wrong with tensors from a file, LinearReplacement::validate() says.
-  LinearReplacement replacement() const;
+  // On `device`, unpacked there. Throws Error if there are too few packed bytes for the shape; what
+  // else may be wrong with tensors from a file, LinearReplacement::validate() says.
+  LinearReplacement replacement(at::Device device = at::kCPU) const;
+
+ private:
+  KeptLinear(const LinearReplacement& replacement, bool is_queued);
 };
 
 }  // namespace gptqb

@@ -38,6 +38,9 @@ constexpr int64_t kLogitsOnGpu = int64_t{1} << 31;
 constexpr int64_t kLogitsOnCpu = int64_t{1} << 28;
 // On the CPU, of 16 parts one more: what a heap of large pieces leaves unused.
 constexpr int64_t kHeapParts = 16;
+// And while layers are solved, of pieces below 32 MiB, which it does not give back: 40 to 120 MB
+// were measured.
+constexpr int64_t kHeapPieces = int64_t{96} << 20;
 // Host memory that CUDA and its libraries take once they are used: 0.9 GiB on an H200.
 constexpr int64_t kGpuLibraries = int64_t{1} << 30;
 // Code, and scale and zero of a group.
@@ -88,7 +91,7 @@ class Planner {
       widest_in_ = std::max(widest_in_, stage.in);
       for (const int64_t out : stage.outs) {
         largest_linear_ = std::max(largest_linear_, stage.in * out);
-        finished_block_ += codes_bytes(stage.in, out);
+        finished_block_ += kept_bytes(stage.in, out);
         written_block_ += written_bytes(stage.in, out);
       }
     }
@@ -113,7 +116,9 @@ class Planner {
       plan.device = std::move(work);
     else
       plan.host.insert(plan.host.end(), work.begin(), work.end());
-    if (!task_.on_gpu) plan.host.emplace_back("heap", plan.host_bytes() / kHeapParts);
+    if (!task_.on_gpu)
+      plan.host.emplace_back("heap",
+                             plan.host_bytes() / kHeapParts + (task_.quantizes ? kHeapPieces : 0));
     return plan;
   }
 
@@ -124,15 +129,17 @@ class Planner {
   int64_t groups_of(int64_t in) const {
     return task_.group_size < 0 ? 1 : (in + task_.group_size - 1) / task_.group_size;
   }
-  int64_t codes_bytes(int64_t in, int64_t out) const {
-    return out * (in * kCodeBytes + groups_of(in) * kGroupBytes);
+  // Packed.
+  int64_t kept_bytes(int64_t in, int64_t out) const {
+    return (in * out + 7) / 8 * task_.bits + out * groups_of(in) * kGroupBytes;
   }
-  // Packed; on its way from a GPU in pinned memory, codes and scales each for themselves.
+  // The same on its way from a GPU in pinned memory, codes and scales each for themselves.
   int64_t written_bytes(int64_t in, int64_t out) const {
+    if (!task_.on_gpu) return kept_bytes(in, out);
     const int64_t codes = (in * out + 7) / 8 * task_.bits;
     const int64_t scales = out * groups_of(in) * 4;
     const int64_t zeros = out * groups_of(in);
-    return task_.on_gpu ? pinned(codes) + pinned(scales) + pinned(zeros) : codes + scales + zeros;
+    return pinned(codes) + pinned(scales) + pinned(zeros);
   }
   int64_t block_bytes() const {
     int64_t elements = 0;
@@ -166,7 +173,7 @@ class Planner {
     return bytes;
   }
 
-  int64_t pass_bytes() const {
+  int64_t pass_bytes(int64_t tokens) const {
     int64_t features = 0;
     for (const ModelSizes::Stage& stage : model_.stages) {
       int64_t out = 0;
@@ -174,18 +181,18 @@ class Planner {
       features =
           std::max(features, stage.in + std::max(out * model_.activation_copies, out + hidden()));
     }
-    return std::max(pass_values(kHiddenCopies * hidden()) + score_bytes(),
-                    pass_values(kStageCopies * hidden() + features));
+    return std::max(values(tokens, kHiddenCopies * hidden()) + score_bytes(tokens),
+                    values(tokens, kStageCopies * hidden() + features));
   }
 
-  // Of `features` a token of a pass.
-  int64_t pass_values(int64_t features) const {
-    return task_.tokens_per_pass * features * model_.element_bytes;
+  // Of `features` a token.
+  int64_t values(int64_t tokens, int64_t features) const {
+    return tokens * features * model_.element_bytes;
   }
 
-  int64_t score_bytes() const {
+  int64_t score_bytes(int64_t tokens) const {
     if (model_.scores_at_once == 0) return 0;
-    const int64_t of_a_head = task_.tokens_per_pass * task_.seqlen;
+    const int64_t of_a_head = tokens * task_.seqlen;
     return kScoreBytes *
            std::min(std::max(model_.scores_at_once, of_a_head), of_a_head * model_.heads);
   }
@@ -203,8 +210,10 @@ class Planner {
     std::vector<int64_t> widths;
     for (const ModelSizes::Stage& stage : model_.stages) widths.push_back(stage.in);
     if (task_.true_sequential) widths = {widest_in_};
-    const int64_t inputs = pass_values(kStageCopies * hidden() + widest_in_) + product_bytes();
-    return {{"Hessians", sums(widths)}, {"pass over a block", std::max(pass_bytes(), inputs)}};
+    const int64_t tokens = task_.tokens_per_pass;
+    const int64_t inputs = values(tokens, kStageCopies * hidden() + widest_in_) + product_bytes();
+    return {{"Hessians", sums(widths)},
+            {"pass over a block", std::max(pass_bytes(tokens), inputs)}};
   }
 
   // Beside the sums, while one is added to.
@@ -257,7 +266,7 @@ class Planner {
     return {{"block", block_bytes()},
             {"embedding and head", model_.end_elements * model_.element_bytes},
             {"evaluation windows", task_.evaluation_tokens * hidden() * model_.element_bytes},
-            {"pass over a block", pass_bytes()},
+            {"pass over a block", pass_bytes(task_.evaluation_tokens_per_pass)},
             {"logits", std::min(task_.on_gpu ? kLogitsOnGpu : kLogitsOnCpu,
                                 task_.evaluation_tokens * model_.vocabulary * 4)}};
   }

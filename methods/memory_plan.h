@@ -50,6 +50,7 @@ struct MemoryTask {
 
   bool evaluates = false;
   int64_t evaluation_tokens = 0;  // of the longest evaluation, where its length is known
+  int64_t evaluation_tokens_per_pass = 0;
 };
 
 // Bytes; empty: no limit.

@@ -252,7 +252,7 @@ class Driver {
       finished.health.push_back(result.health);
       clock_.enter("write");
       clock_.move("solve", "factor", result.health.seconds_factor);
-      if (writer_) finished.linears[layer.linear] = result.replacement;
+      if (writer_) finished.linears[layer.linear] = KeptLinear::queued(result.replacement);
     }
   }
 
@@ -303,7 +303,7 @@ class Driver {
     clock_.move("solve", "factor", result.health.seconds_factor);
     if (!writer_) return;
     FinishedBlock finished;
-    finished.linears[plan_.head->linear] = result.replacement;
+    finished.linears[plan_.head->linear] = KeptLinear::queued(result.replacement);
     finished.health = {std::move(result.health)};
     save(model_.block_count(), std::move(finished));
   }
@@ -313,10 +313,11 @@ class Driver {
     if (options_.resume == nullptr || lacks_hessian(plan_.head->layer)) return false;
     auto kept = options_.resume->load(model_.block_count());
     if (!kept || !kept->linears.contains(plan_.head->linear)) return false;
-    const LinearReplacement linear = kept->linears.at(plan_.head->linear).replacement();
+    const LinearReplacement linear =
+        kept->linears.at(plan_.head->linear).replacement(model_.device());
     linear.validate(plan_.head->layer);
     report_.count_end(plan_.head->settings.quant, linear);
-    model_.replace_end(ModelEnd::kHead, linear.to(model_.device()));
+    model_.replace_end(ModelEnd::kHead, linear);
     report_.layers.insert(report_.layers.end(), kept->health.begin(), kept->health.end());
     return true;
   }
@@ -403,10 +404,10 @@ class Driver {
         if (found == finished.linears.end())
           throw Error(layer.layer,
                       "expected it in the kept block, got none. Run again with --fresh");
-        const LinearReplacement linear = found->second.replacement();
+        const LinearReplacement linear = found->second.replacement(model_.device());
         linear.validate(layer.layer);
         report_.count(layer.settings.quant, linear);
-        model_.replace(layer.linear, linear.to(model_.device()));
+        model_.replace(layer.linear, linear);
       }
   }
 

@@ -4,14 +4,12 @@
 
 namespace gptqb {
 
-std::map<std::string, LinearReplacement> ResumeStore::linears(int64_t block) {
-  const auto finished = load(block);
+std::map<std::string, KeptLinear> ResumeStore::linears(int64_t block) {
+  auto finished = load(block);
   if (!finished)
     throw Error("block " + std::to_string(block),
                 "expected it among the finished blocks on disk, got none. Run again");
-  std::map<std::string, LinearReplacement> linears;
-  for (const auto& [name, kept] : finished->linears) linears[name] = kept.replacement();
-  return linears;
+  return std::move(finished->linears);
 }
 
 }  // namespace gptqb

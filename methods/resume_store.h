@@ -31,7 +31,7 @@ class ResumeStore : public ReplacedShelf {
   virtual std::optional<FinishedBlock> load(int64_t block) = 0;
   // Called in another thread, one block at a time; load() of another block may run beside it.
   virtual void save(int64_t block, const FinishedBlock& finished) = 0;
-  std::map<std::string, LinearReplacement> linears(int64_t block) override;
+  std::map<std::string, KeptLinear> linears(int64_t block) override;
 };
 
 // Where the Hessian of each quantized layer goes, for work outside this program.

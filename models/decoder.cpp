@@ -189,8 +189,8 @@ void Decoder::load_block(int64_t block) {
   release_block();
   const auto start = std::chrono::steady_clock::now();
   std::map<std::string, at::Tensor> loaded;
-  for (const auto& [linear, replacement] : replaced_.of_block(block)) {
-    const LinearReplacement on_device = replacement.to(device_);
+  for (const auto& [linear, kept] : replaced_.of_block(block)) {
+    const LinearReplacement on_device = kept.replacement(device_);
     loaded[linear + ".weight"] = on_device.effective_weights(dtype_);
     if (const auto* int8 = std::get_if<Int8Linear>(&on_device.form)) block_int8_[linear] = *int8;
   }

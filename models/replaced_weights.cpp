@@ -12,7 +12,7 @@ void ReplacedWeights::leave_to(ReplacedShelf* shelf) {
 void ReplacedWeights::put(int64_t block, const std::string& linear,
                           const LinearReplacement& replacement) {
   names_[block].insert(linear);
-  if (!left_) kept_[block][linear] = replacement.to(at::kCPU);
+  if (!left_) kept_[block][linear] = replacement;
 }
 
 bool ReplacedWeights::has(int64_t block, const std::string& linear) const {
@@ -20,7 +20,7 @@ bool ReplacedWeights::has(int64_t block, const std::string& linear) const {
   return names != names_.end() && names->second.contains(linear);
 }
 
-std::map<std::string, LinearReplacement> ReplacedWeights::of_block(int64_t block) const {
+std::map<std::string, KeptLinear> ReplacedWeights::of_block(int64_t block) const {
   const auto names = names_.find(block);
   if (names == names_.end()) return {};
   if (const auto kept = kept_.find(block); kept != kept_.end()) return kept->second;

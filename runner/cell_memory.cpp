@@ -16,6 +16,13 @@ std::string model_name(const Cell& cell) {
   return synthetic.asked() ? synthetic.name() : cell.model().path_unexpanded;
 }
 
+// Of a weight among the finished blocks, at most.
+int64_t bits_kept(const Cell& cell) {
+  if (cell.method().name == "external") return 32;  // it may answer with dense weights
+  if (cell.method().name == "llm_int8" || !cell.overrides().empty()) return 8;
+  return cell.quant().ternary() ? 2 : cell.quant().bits;
+}
+
 // What a plan takes in all, for comparing cells.
 int64_t total_bytes(const ModelSizes& sizes, const MemoryTask& task) {
   const MemoryPlan plan = plan_memory(sizes, task, {});
@@ -57,8 +64,7 @@ MemoryTask memory_task(const Cell& cell, const std::string& device) {
   task.dense_inputs = cell.method().inputs == StatsInputs::kDense;
   task.wide_compute = cell.method().compute == ComputeDtype::kFloat64;
   task.quantizes_head = cell.head().has_value();
-  const int64_t bits = cell.quant().bits == QuantConfig::kTernary ? 2 : cell.quant().bits;
-  task.bits = cell.overrides().empty() ? bits : 8;  // at most, whatever a rule says
+  task.bits = bits_kept(cell);
   task.group_size = cell.quant().group_size;
   // A sample of rows is not evaluated; a linear of fewer rows is no sample.
   for (const EvaluatorSpec& evaluator : cell.evaluators()) {
@@ -66,7 +72,8 @@ MemoryTask memory_task(const Cell& cell, const std::string& device) {
     int64_t batch =
         evaluator.batch > 0 ? evaluator.batch : sequences_per_pass(kind, evaluator.seqlen);
     if (evaluator.max_windows > 0) batch = std::min(batch, evaluator.max_windows);
-    task.tokens_per_pass = std::max(task.tokens_per_pass, batch * evaluator.seqlen);
+    task.evaluation_tokens_per_pass =
+        std::max(task.evaluation_tokens_per_pass, batch * evaluator.seqlen);
     task.seqlen = std::max(task.seqlen, evaluator.seqlen);
     task.evaluation_tokens =
         std::max(task.evaluation_tokens, evaluator.max_windows * evaluator.seqlen);

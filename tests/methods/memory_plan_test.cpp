@@ -89,14 +89,15 @@ TEST(MemoryPlan, AWidePassKeepsTheSumsOfAllStages) {
   EXPECT_EQ(need(plan_memory(sizes, sequential, {}).device, "Hessians"), 4 * 256 * 256);
 }
 
-TEST(MemoryPlan, CodesOfAllBlocksTakeAByteAWeightAndTheirGrids) {
+TEST(MemoryPlan, CodesOfAllBlocksTakeTheirBitsAndTheirGrids) {
   MemoryTask task = paper_task();
   task.evaluates = true;
   task.group_size = 128;
+  task.bits = 3;
   const MemoryPlan plan = plan_memory(opt_175b(), task, {});
   EXPECT_EQ(plan.finished, FinishedBlocks::kInMemory);
   const int64_t weights = 96 * 12 * int64_t{12288} * 12288;
-  EXPECT_EQ(need(plan.host, "codes"), weights + weights / 128 * 5);
+  EXPECT_EQ(need(plan.host, "codes"), weights / 8 * 3 + weights / 128 * 5);
 }
 
 // Least is moved out of fast memory, and only what does not fit.
@@ -169,7 +170,7 @@ TEST(MemoryPlan, ADenseCellNeedsItsBlocksAndWindows) {
   task.on_gpu = true;
   task.evaluates = true;
   task.evaluation_tokens = 4 * 2048;
-  task.tokens_per_pass = 2048;
+  task.evaluation_tokens_per_pass = 2048;
   const MemoryPlan plan = plan_memory(opt_175b(), task, {});
   EXPECT_EQ(need(plan.device, "Hessians") + need(plan.device, "solver"), 0);
   EXPECT_EQ(need(plan.device, "evaluation windows"), int64_t{4} * 2048 * 12288 * 2);

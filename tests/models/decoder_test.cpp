@@ -200,11 +200,11 @@ TEST(Replace, ComputesAsIfTheFileHeldTheWeights) {
 
 // Finished blocks on a shelf: what was put there, by block.
 struct MemoryShelf : ReplacedShelf {
-  std::map<std::string, LinearReplacement> linears(int64_t block) override {
+  std::map<std::string, KeptLinear> linears(int64_t block) override {
     asked.push_back(block);
     return blocks.at(block);
   }
-  std::map<int64_t, std::map<std::string, LinearReplacement>> blocks;
+  std::map<int64_t, std::map<std::string, KeptLinear>> blocks;
   std::vector<int64_t> asked;
 };
 
@@ -244,7 +244,7 @@ TEST(Replace, ABlockThatNobodyKeepsIsNotLoadedAgain) {
       error_of([&] { model->load_block(0); }),
       HasSubstr("[block 0] expected a block that is kept, got one whose codes were let go"));
   MemoryShelf shelf;
-  shelf.blocks[0]["mlp.down_proj"] = some_quantized(32, 48);
+  shelf.blocks[0]["mlp.down_proj"] = LinearReplacement(some_quantized(32, 48));
   model->leave_replaced_to(&shelf);
   EXPECT_THAT(error_of([&] { model->load_block(0); }),
               HasSubstr("expected codes of mlp.up_proj among the finished blocks, got none"));

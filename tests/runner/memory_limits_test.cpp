@@ -62,6 +62,7 @@ TEST_F(MemoryLimitsTest, AModelLargerThanBothLimitsRunsBelowThemToTheSameNumbers
           folder_ / "capped");
   EXPECT_LT(static_cast<double>(capped.peak_bytes.at("host_planned")), limit);
   EXPECT_LT(static_cast<double>(capped.peak_bytes.at("host_peak")), limit);
+  EXPECT_LT(capped.peak_bytes.at("host_peak"), capped.peak_bytes.at("host_planned"));
 
   const Record free = run(experiment(evaluation()), folder_ / "free");
   EXPECT_EQ(find_metric(capped, "perplexity.random")->samples,
