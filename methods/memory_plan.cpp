@@ -107,6 +107,7 @@ class Planner {
       if (MemoryPlan::Needs other = evaluating(); sum(other) > sum(work)) work = std::move(other);
     plan.host = {{"program", task_.program_bytes}, {"next block", next_block_bytes()}};
     if (task_.on_gpu) plan.host.emplace_back("GPU libraries", kGpuLibraries);
+    if (task_.on_gpu && model_.mapped) plan.host.emplace_back("mapped files", mapped_bytes());
     if (activations_on_host) plan.host.emplace_back("activations", stream_bytes(true));
     if (task_.quantizes && finished == FinishedBlocks::kInMemory)
       plan.host.emplace_back("codes", model_.blocks * finished_block_);
@@ -257,9 +258,17 @@ class Planner {
     return needs;
   }
 
-  // Of synthetic weights the tables stay on the device; those of files are read by rows.
+  // A table whose rows are asked for is on the device where no file has it.
   int64_t embedding_bytes() const {
+    if (task_.on_gpu && model_.mapped) return 0;
     return (model_.end_elements - model_.head_elements) * model_.element_bytes;
+  }
+
+  // Pages of the ends, and of the tensor that is being copied.
+  int64_t mapped_bytes() const {
+    int64_t largest = 0;
+    for (const int64_t count : model_.block_tensors) largest = std::max(largest, count);
+    return (model_.end_elements + largest) * model_.element_bytes;
   }
 
   MemoryPlan::Needs evaluating() const {
@@ -267,8 +276,13 @@ class Planner {
             {"embedding and head", model_.end_elements * model_.element_bytes},
             {"evaluation windows", task_.evaluation_tokens * hidden() * model_.element_bytes},
             {"pass over a block", pass_bytes(task_.evaluation_tokens_per_pass)},
-            {"logits", std::min(task_.on_gpu ? kLogitsOnGpu : kLogitsOnCpu,
-                                task_.evaluation_tokens * model_.vocabulary * 4)}};
+            {"logits", logits_bytes()}};
+  }
+
+  int64_t logits_bytes() const {
+    const int64_t most = task_.on_gpu ? kLogitsOnGpu : kLogitsOnCpu;
+    if (task_.evaluation_tokens == 0) return most;  // not known
+    return std::min(most, task_.evaluation_tokens * model_.vocabulary * 4);
   }
 
   const ModelSizes& model_;

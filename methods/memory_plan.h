@@ -28,6 +28,7 @@ struct ModelSizes {
   // Attention scores that are held whole, at most so many at once (of one head at least); 0: fused.
   int64_t scores_at_once = 0;
   int64_t heads = 0;
+  bool mapped = false;  // weights are views of files, whose pages count as host memory
 };
 
 // What is to be done with it.

@@ -145,7 +145,8 @@ ModelSizes Decoder::sizes() const {
                    .vocabulary = vocab_size(),
                    .activation_copies = facts_.activation_copies,
                    .scores_at_once = facts_.scores_at_once,
-                   .heads = facts_.heads};
+                   .heads = facts_.heads,
+                   .mapped = weights_->mapped()};
   for (const TensorSpec& spec : facts_.table.specs) {
     if (spec.name.starts_with(facts_.block_prefix + "{}."))
       sizes.block_tensors.push_back(elements_of(spec.shape));
@@ -200,12 +201,19 @@ void Decoder::load_block(int64_t block) {
     else if (const auto ahead = read.find(full_name); ahead != read.end())
       loaded[name] = ahead->second.to(device_, /*non_blocking=*/true);
     else if (!loaded.contains(name))
-      loaded[name] = weights_->load(full_name, dtype_, device_);
+      loaded[name] = load_to_device(full_name);
   }
   read_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   block_ = std::move(loaded);
   loaded_block_ = block;
   if (reads_ahead_ && block + 1 < block_count()) read_ahead(block + 1);
+}
+
+// On a GPU the file's pages have done their work by then.
+at::Tensor Decoder::load_to_device(const std::string& name) {
+  at::Tensor tensor = weights_->load(name, dtype_, device_);
+  if (!device_.is_cpu()) weights_->rest(name);
+  return tensor;
 }
 
 // Into pinned memory where the device is a GPU: the copy to it then needs no detour.
@@ -216,7 +224,10 @@ void Decoder::read_ahead(int64_t block) {
   ahead_.start(block, std::move(names), [this](const std::string& name) {
     const at::Tensor tensor = weights_->load(name, dtype_, at::kCPU);
     if (device_.is_cpu()) return tensor;
-    return at::empty(tensor.sizes(), tensor.options().pinned_memory(true)).copy_(tensor);
+    const at::Tensor pinned =
+        at::empty(tensor.sizes(), tensor.options().pinned_memory(true)).copy_(tensor);
+    weights_->rest(name);
+    return pinned;
   });
 }
 
@@ -329,7 +340,7 @@ at::Tensor Decoder::gather_rows(const std::string& name, const at::Tensor& ids) 
 const at::Tensor& Decoder::end_tensor(const std::string& name) {
   const auto found = ends_.find(name);
   if (found != ends_.end()) return found->second;
-  return ends_.emplace(name, weights_->load(name, dtype_, device_)).first->second;
+  return ends_.emplace(name, load_to_device(name)).first->second;
 }
 
 ModelExtras Decoder::extras() const {

@@ -103,6 +103,7 @@ class Decoder : public CausalLm {
   // Whether a tensor computes as its source has it.
   bool as_loaded(int64_t block, const std::string& name, const std::string& full_name) const;
   void read_ahead(int64_t block);
+  at::Tensor load_to_device(const std::string& name);
   // Whether the head computes with the embedding's tensor.
   bool tied() const { return facts_.tied_head && !head_.defined() && !embedding_.defined(); }
 

@@ -20,6 +20,7 @@ class FileWeights : public WeightSource {
   at::ScalarType dtype(const std::string& name) const override;
   at::Tensor load(const std::string& name, at::ScalarType dtype, at::Device device) override;
   bool reads_ahead(at::Device) const override { return true; }
+  bool mapped() const override { return true; }
   void rest(const std::string& name) override { tensors_.release_pages(in_files_.at(name)); }
   at::Tensor rows(const std::string& name, const at::Tensor& ids, at::ScalarType dtype,
                   at::Device device) override;

@@ -26,6 +26,7 @@ class SyntheticWeights : public WeightSource {
   at::Tensor load(const std::string& name, at::ScalarType dtype, at::Device device) override;
   // On a GPU they are made there: other numbers than on the host, in less time than a copy takes.
   bool reads_ahead(at::Device device) const override { return device.is_cpu(); }
+  bool mapped() const override { return false; }
   void rest(const std::string&) override {}
   at::Tensor rows(const std::string& name, const at::Tensor& ids, at::ScalarType dtype,
                   at::Device device) override;

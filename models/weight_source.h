@@ -32,6 +32,9 @@ class WeightSource {
   // Whether load() to the host may run in a second thread, and gives there what load() to `device`
   // gives.
   virtual bool reads_ahead(at::Device device) const = 0;
+  // Whether tensors are views of files, so that their pages count as host memory and rows are taken
+  // from there. Else nothing is kept but tables whose rows were asked for, on the device.
+  virtual bool mapped() const = 0;
   // The tensor is not needed for a while: memory that holds pages of a file may go.
   virtual void rest(const std::string& name) = 0;
   // Rows `ids` (i64 of any shape, CPU) of a matrix: [.., columns], as load.

@@ -234,8 +234,12 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& option
   record.policies = policies_of(cell);
   record.seeds = {{"calibration", cell.calibration().seed}};
 
-  const MemoryPlan memory =
-      plan_memory(model.sizes(), memory_task(cell, options.device), options.limits);
+  MemoryTask task = memory_task(cell, options.device);
+  for (const auto& inputs : prepared.evaluations)  // by now it is known how many windows there are
+    for (const EvaluationInput& input : inputs)
+      task.evaluation_tokens =
+          std::max(task.evaluation_tokens, input.windows->count * input.windows->seqlen);
+  const MemoryPlan memory = plan_memory(model.sizes(), task, options.limits);
   record.peak_bytes["host_planned"] = memory.host_bytes();
   if (allocator) record.peak_bytes["device_planned"] = memory.device_bytes();
   if (memory.activation_bytes > 0) record.peak_bytes["activations"] = memory.activation_bytes;

@@ -164,6 +164,30 @@ TEST(MemoryPlan, OnTheCpuTheSmallerLimitHolds) {
       ThrowsMessage<Error>(HasSubstr("[limits.host_memory]")));
 }
 
+// Of a model in files the embedding's rows are taken on the host; of a made one it is on the
+// device.
+TEST(MemoryPlan, PagesOfFilesAreHostMemory) {
+  const ModelSizes made = opt_175b();
+  ModelSizes mapped = made;
+  mapped.mapped = true;
+  const MemoryPlan of_made = plan_memory(made, paper_task(), {});
+  const MemoryPlan of_files = plan_memory(mapped, paper_task(), {});
+  EXPECT_EQ(need(of_made.device, "embedding"), int64_t{50272} * 12288 * 2);
+  EXPECT_EQ(need(of_files.device, "embedding"), 0);
+  EXPECT_EQ(need(of_made.host, "mapped files"), 0);
+  EXPECT_EQ(need(of_files.host, "mapped files"),
+            2 * (int64_t{50272} * 12288 + 4 * int64_t{12288} * 12288));
+}
+
+// How long an evaluation is may not be known before its text is read.
+TEST(MemoryPlan, LogitsOfUnknownLengthAreCountedAsTheMost) {
+  MemoryTask task = paper_task();
+  task.evaluates = true;
+  task.quantizes = false;
+  task.calibration_tokens = 0;
+  EXPECT_EQ(need(plan_memory(opt_175b(), task, {}).device, "logits"), 2 * kGiB);
+}
+
 // The dense model has no solver, no Hessians and no codes.
 TEST(MemoryPlan, ADenseCellNeedsItsBlocksAndWindows) {
   MemoryTask task;
