@@ -16,26 +16,22 @@ enum class HalfType { kFloat16, kBFloat16 };
 // Values that a thread reads at a time: sizes below that say so are multiples of it.
 inline constexpr int64_t kHalfVector = 8;
 
-// out = x * x in float32, the start of an RMS norm.
-struct Squares {
-  HalfType type = HalfType::kFloat16;
-  int64_t count = 0;        // a multiple of kHalfVector
-  const void* x = nullptr;  // [count]
-  float* out = nullptr;     // [count]
-};
-void squares_cuda(const Squares& problem, void* stream);
+// RMS norm of rows (Zhang and Sennrich 2019): out = round(round(x / rms) * scale), where rms =
+// sqrt(mean(x^2) + epsilon). Squares are summed in the order of ATen's mean over the last of two
+// dimensions, from which the sizes below follow.
+struct RmsNorm {
+  static constexpr int64_t kMinRows = 16;
+  static constexpr int64_t kMinColumns = 32;
 
-// out = round(round(x * inverse) * scale), the end of an RMS norm.
-struct ScaleRows {
   HalfType type = HalfType::kFloat16;
-  int64_t rows = 0;
-  int64_t columns = 0;             // a multiple of kHalfVector
-  const void* x = nullptr;         // [rows, columns]
-  const float* inverse = nullptr;  // [rows]: one over each row's root mean square
-  const void* scale = nullptr;     // [columns]
-  void* out = nullptr;             // [rows, columns]
+  int64_t rows = 0;     // at least kMinRows
+  int64_t columns = 0;  // a multiple of kHalfVector, at least kMinColumns
+  float epsilon = 0;
+  const void* x = nullptr;      // [rows, columns]
+  const void* scale = nullptr;  // [columns]
+  void* out = nullptr;          // [rows, columns]
 };
-void scale_rows_cuda(const ScaleRows& problem, void* stream);
+void rms_norm_cuda(const RmsNorm& problem, void* stream);
 
 // Rotary positions (Su et al. 2021) with halves, not neighbours, as pairs: of each vector x = (low,
 // high), out = (low cos - high sin, high cos + low sin), every product rounded by itself.

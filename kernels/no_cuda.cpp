@@ -33,11 +33,10 @@ void hash_words_cuda(const WordHash&, void*) { refuse("hash_words_cuda"); }
 void invert_unit_cuda(const UnitInverse&, void*) { refuse("invert_unit_cuda"); }
 void obq_cuda(const ObqRows<float>&, int64_t, void*, void*) { refuse("obq_cuda"); }
 void obq_cuda(const ObqRows<double>&, int64_t, void*, void*) { refuse("obq_cuda"); }
+void rms_norm_cuda(const RmsNorm&, void*) { refuse("rms_norm_cuda"); }
 void rotate_cuda(const Rotate&, void*) { refuse("rotate_cuda"); }
-void scale_rows_cuda(const ScaleRows&, void*) { refuse("scale_rows_cuda"); }
 void silu_multiply_cuda(const SiluMultiply&, void*) { refuse("silu_multiply_cuda"); }
 void split_tf32_cuda(const Tf32Split&, void*) { refuse("split_tf32_cuda"); }
-void squares_cuda(const Squares&, void*) { refuse("squares_cuda"); }
 void sweep_cuda(const SweepChunk<float>&, void*) { refuse("sweep_cuda"); }
 void sweep_cuda(const SweepChunk<double>&, void*) { refuse("sweep_cuda"); }
 

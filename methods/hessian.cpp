@@ -9,7 +9,6 @@
 #include "common/error.h"
 #include "common/random.h"
 #include "methods/column_layout.h"
-#include "methods/tf32.h"
 
 namespace gptqb {
 
@@ -126,25 +125,6 @@ std::optional<at::Tensor> cholesky_upper(const at::Tensor& matrix, FactorFailure
 double condition_estimate(const Factor& factor) {
   const double ratio = (factor.diagonal.max() / factor.diagonal.min()).item<double>();
   return ratio * ratio;
-}
-
-double quadratic_form(const at::Tensor& e, const at::Tensor& h) {
-  // H is symmetric: products right of the diagonal panels count twice, which saves almost half of
-  // them.
-  constexpr int64_t kPanel = 1024;
-  const int64_t n = h.size(0);
-  auto total = at::zeros({}, h.options().dtype(at::kDouble));
-  for (int64_t begin = 0; begin < n; begin += kPanel) {
-    const int64_t width = std::min(kPanel, n - begin);
-    const int64_t rest = n - begin - width;
-    const auto part = e.narrow(1, begin, width);
-    const auto product =
-        exact_product(part, h.narrow(0, begin, width).narrow(1, begin, width + rest));
-    total += dot_product(product.narrow(1, 0, width), part);
-    if (rest > 0)
-      total += 2 * dot_product(product.narrow(1, width, rest), e.narrow(1, begin + width, rest));
-  }
-  return total.item<double>();
 }
 
 }  // namespace gptqb

@@ -67,9 +67,6 @@ std::optional<at::Tensor> cholesky_upper(const at::Tensor& matrix, FactorFailure
 // (max R_ii / min R_ii)^2, a lower bound of the damped H's condition number.
 double condition_estimate(const Factor& factor);
 
-// tr(E H E^T), products in the dtype of H, sums in f64. `e` [rows, in] in H's dtype; H symmetric.
-double quadratic_form(const at::Tensor& e, const at::Tensor& h);
-
 // What factoring H under a damping policy came to; shared by all linears of a stage.
 struct FactorOutcome {
   std::shared_ptr<const Factor> factor;  // null: every try failed

@@ -2,7 +2,7 @@
 
 #include "common/error.h"
 #include "methods/grid.h"
-#include "methods/hessian.h"
+#include "methods/quadratic_form.h"
 
 namespace gptqb {
 namespace {

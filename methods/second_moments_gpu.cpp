@@ -1,31 +1,16 @@
 #include "methods/second_moments_gpu.h"
 
-#include <ATen/Context.h>
-
 #include <algorithm>
+
+#include "methods/sum_in_float32.h"
 
 namespace gptqb {
 namespace {
 
-// Keeps partial sums of products in float32 while it lives, whatever way cuBLAS splits them.
-class SumInFloat32 {
- public:
-  SumInFloat32() { allow_reduced(false); }
-  ~SumInFloat32() { allow_reduced(true); }  // ATen's default
-  SumInFloat32(const SumInFloat32&) = delete;
-  SumInFloat32& operator=(const SumInFloat32&) = delete;
-
- private:
-  static void allow_reduced(bool allow) {
-    at::globalContext().setAllowFP16ReductionCuBLAS(allow);
-    at::globalContext().setAllowBF16ReductionCuBLAS(allow);
-  }
-};
-
 // Columns of a panel: wide enough for a product to fill the GPU, narrow enough that little below
 // the diagonal is computed.
 int64_t panel_columns(int64_t in_features) {
-  return std::max<int64_t>(1024, in_features / 8 / 128 * 128);
+  return std::max<int64_t>(1024, in_features / 16 / 128 * 128);
 }
 
 // Calls action(target, panel, rest) for the panels of columns whose products reach the upper

@@ -28,17 +28,6 @@ Tf32Halves split_for_tf32(const at::Tensor& values) {
   return halves;
 }
 
-at::Tensor exact_product(const at::Tensor& a, const at::Tensor& b) {
-  if (!a.is_cuda() || a.scalar_type() != at::kFloat) return at::mm(a, b);
-  const auto left = split_for_tf32(a);
-  const auto right = split_for_tf32(b);
-  const AllowTf32 allow;
-  // The product of the low halves is below what float32 keeps. Small terms first.
-  auto product = at::mm(left.low, right.high);
-  product.addmm_(left.high, right.low);
-  return product.addmm_(left.high, right.high);
-}
-
 at::Tensor dot_product(const at::Tensor& a, const at::Tensor& b) {
   const bool rows = a.stride(1) == 1 && b.stride(1) == 1;
   if (!a.is_cuda() || a.scalar_type() != at::kFloat || b.scalar_type() != at::kFloat || !rows)

@@ -28,10 +28,6 @@ struct Tf32Halves {
 // Of an f32 matrix on a GPU, its rows contiguous; the halves are contiguous.
 Tf32Halves split_for_tf32(const at::Tensor& values);
 
-// a b with the exactness of float32: by three products of halves where a and b are f32 on a GPU, as
-// one product elsewhere.
-at::Tensor exact_product(const at::Tensor& a, const at::Tensor& b);
-
 // sum of a b over two matrices of one shape, f32 or f64, added up in f64: f64 [], on their device.
 at::Tensor dot_product(const at::Tensor& a, const at::Tensor& b);
 

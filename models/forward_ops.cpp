@@ -34,33 +34,25 @@ bool fits_kernel(const at::Tensor& x, int64_t width, std::initializer_list<at::T
 
 }  // namespace
 
-at::Tensor squares(const at::Tensor& x) {
-  if (!fits_kernel(x, x.numel(), {}))
-    return x.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true).square_();
-  at::Tensor out = at::empty(x.sizes(), x.options().dtype(at::kFloat));
-  const DeviceStream stream(x.device());
-  kernels::squares_cuda({.type = half_type(x),
-                         .count = x.numel(),
-                         .x = x.const_data_ptr(),
-                         .out = out.mutable_data_ptr<float>()},
-                        stream.handle());
-  return out;
-}
-
-at::Tensor scale_rows(const at::Tensor& x, const at::Tensor& inverse, const at::Tensor& scale) {
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& scale, double epsilon) {
+  using kernels::RmsNorm;
   const int64_t width = x.size(-1);
-  if (!fits_kernel(x, width, {scale}) || !inverse.is_contiguous())
+  const int64_t rows = x.numel() / width;
+  if (!fits_kernel(x, width, {scale}) || rows < RmsNorm::kMinRows || width < RmsNorm::kMinColumns) {
+    const auto squares = x.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true).square_();
+    const auto inverse = squares.mean(-1, true).add_(epsilon).rsqrt_();
     return x.to(at::kFloat).mul(inverse).to(x.scalar_type()).mul_(scale);
+  }
   at::Tensor out = at::empty_like(x);
   const DeviceStream stream(x.device());
-  kernels::scale_rows_cuda({.type = half_type(x),
-                            .rows = x.numel() / width,
-                            .columns = width,
-                            .x = x.const_data_ptr(),
-                            .inverse = inverse.const_data_ptr<float>(),
-                            .scale = scale.const_data_ptr(),
-                            .out = out.mutable_data_ptr()},
-                           stream.handle());
+  kernels::rms_norm_cuda({.type = half_type(x),
+                          .rows = rows,
+                          .columns = width,
+                          .epsilon = static_cast<float>(epsilon),
+                          .x = x.const_data_ptr(),
+                          .scale = scale.const_data_ptr(),
+                          .out = out.mutable_data_ptr()},
+                         stream.handle());
   return out;
 }
 

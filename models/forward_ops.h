@@ -7,12 +7,9 @@
 
 namespace gptqb {
 
-// The square of each value in f32, the start of an RMS norm.
-at::Tensor squares(const at::Tensor& x);
-
-// round(round(x * inverse) * scale): the end of an RMS norm. `x` [.., width] in the model's dtype,
-// `inverse` f32 [.., 1], `scale` [width] in the model's dtype. A new tensor.
-at::Tensor scale_rows(const at::Tensor& x, const at::Tensor& inverse, const at::Tensor& scale);
+// RMS norm over the last dimension: normalized in f32, rounded to the model's dtype, then scaled in
+// it. `x` [.., width] and `scale` [width] in the model's dtype. A new tensor.
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& scale, double epsilon);
 
 // Of each vector (low, high) of x [sequences, seqlen, heads, head_dim]: (low cos - high sin, high
 // cos + low sin). `cosines` and `sines` [seqlen, head_dim / 2] in the dtype of x. A new tensor.

@@ -14,8 +14,8 @@
 #include "common/error.h"
 #include "common/progress.h"
 #include "methods/clock.h"
-#include "methods/hessian.h"
 #include "methods/layer_health.h"
+#include "methods/quadratic_form.h"
 
 namespace gptqb {
 namespace {

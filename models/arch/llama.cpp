@@ -111,7 +111,7 @@ class Llama : public Decoder {
   }
 
   BlockActivations begin(const at::Tensor& hidden) override {
-    return {hidden, rms_norm(hidden, block_tensor("input_layernorm.weight"))};
+    return {hidden, norm(hidden, block_tensor("input_layernorm.weight"))};
   }
 
   void run_stage(size_t stage, BlockActivations& activations) override {
@@ -123,7 +123,7 @@ class Llama : public Decoder {
         return;
       case 1:
         residual = linear("self_attn.o_proj", input).add_(residual);
-        input = rms_norm(residual, block_tensor("post_attention_layernorm.weight"));
+        input = norm(residual, block_tensor("post_attention_layernorm.weight"));
         return;
       case 2: {
         at::Tensor gate = linear("mlp.gate_proj", input);
@@ -158,14 +158,12 @@ class Llama : public Decoder {
   }
 
   at::Tensor head_input(const at::Tensor& hidden) override {
-    return rms_norm(hidden, end_tensor("model.norm.weight"));
+    return norm(hidden, end_tensor("model.norm.weight"));
   }
 
  private:
-  // Normalized in f32, rounded to the model's dtype, then scaled in that dtype.
-  at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& scale) const {
-    const at::Tensor inverse = squares(x).mean(-1, true).add_(config_.norm_epsilon).rsqrt_();
-    return scale_rows(x, inverse, scale);
+  at::Tensor norm(const at::Tensor& x, const at::Tensor& scale) const {
+    return rms_norm(x, scale, config_.norm_epsilon);
   }
 
   // Input of q, k, v [sequences, seqlen, hidden] -> input of o [sequences, seqlen, heads *

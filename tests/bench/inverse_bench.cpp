@@ -31,6 +31,7 @@
 #include "methods/gptq_inverse_updates.h"
 #include "methods/gptq_reference.h"
 #include "methods/obq_problem.h"
+#include "methods/quadratic_form.h"
 
 namespace gptqb {
 namespace {

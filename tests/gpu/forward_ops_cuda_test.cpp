@@ -44,22 +44,18 @@ TEST_P(ForwardOpsCuda, SiluMultiplyTakesSizesThatNoVectorFits) {
   }
 }
 
-TEST_P(ForwardOpsCuda, SquaresEqualTensorOperationsForEveryNumber) {
-  const auto x = all_numbers(GetParam());
-  for (const int64_t count : {8, 13, 65536})
-    EXPECT_TRUE(squares(x.narrow(0, 0, count))
-                    .allclose(x.narrow(0, 0, count).to(at::kFloat).square(), 0, 0, true));
-}
-
-TEST_P(ForwardOpsCuda, ScaleRowsEqualsTensorOperations) {
+// Widths of real models, of one warp a row and of sixteen, and some that leave a remainder.
+TEST_P(ForwardOpsCuda, RmsNormEqualsTensorOperations) {
   at::manual_seed(2);
-  for (const int64_t width : {8, 24, 100, 576, 4096})
-    for (const int64_t rows : {1, 3, 257}) {
-      const auto x = at::randn({rows, 2, width}, on_gpu(GetParam())) * 5;
-      const auto inverse = at::rand({rows, 2, 1}, on_gpu(at::kFloat)) + 0.1;
+  for (const int64_t width :
+       {8, 24, 32, 40, 100, 576, 2048, 4096, 5120, 6656, 8160, 8168, 8192, 9216})
+    for (const int64_t rows : {1, 15, 16, 77, 1000, 3001}) {
+      const auto x = at::randn({rows, width}, on_gpu(GetParam())) * 5;
       const auto scale = at::randn({width}, on_gpu(GetParam()));
-      const auto expected = x.to(at::kFloat).mul(inverse).to(GetParam()).mul(scale);
-      EXPECT_TRUE(same_bits(scale_rows(x, inverse, scale), expected)) << rows << " x " << width;
+      const auto wide = x.to(at::kFloat);
+      const auto inverse = wide.square().mean(-1, true).add_(1e-5).rsqrt_();
+      const auto expected = wide.mul(inverse).to(GetParam()).mul(scale);
+      EXPECT_TRUE(same_bits(rms_norm(x, scale, 1e-5), expected)) << rows << " x " << width;
     }
 }
 

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "methods/hessian.h"
+#include "methods/quadratic_form.h"
 #include "methods/quantizer.h"
 #include "tests/support/layers.h"
 #include "tests/support/message.h"

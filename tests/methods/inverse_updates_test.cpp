@@ -6,6 +6,7 @@
 #include "common/error.h"
 #include "methods/gptq_inverse_updates.h"
 #include "methods/obq_problem.h"
+#include "methods/quadratic_form.h"
 #include "tests/support/layers.h"
 #include "tests/support/message.h"
 #include "tests/support/oracle.h"
