@@ -57,4 +57,28 @@ struct SiluMultiply {
 };
 void silu_multiply_cuda(const SiluMultiply& problem, void* stream);
 
+// BLOOM's GELU: x (1 + tanh(0.79788456 x (1 + 0.044715 x x))) / 2, each operation rounded by
+// itself.
+struct BloomGelu {
+  HalfType type = HalfType::kFloat16;
+  int64_t count = 0;  // a multiple of kHalfVector
+  void* x = nullptr;  // in and out [count]
+};
+void bloom_gelu_cuda(const BloomGelu& problem, void* stream);
+
+// Causal attention's softmax: of row r the scores of columns 0 .. first + r, in float32 and rounded
+// once, and 0 beyond. A row that sees NaN, +infinity or nothing but -infinity becomes NaN, all of
+// it.
+struct CausalSoftmax {
+  static constexpr int64_t kMaxColumns = 8192;
+
+  HalfType type = HalfType::kFloat16;
+  int64_t matrices = 0;  // matrices * rows < 2^31
+  int64_t rows = 0;
+  int64_t columns = 0;  // at most kMaxColumns
+  int64_t first = 0;
+  void* scores = nullptr;  // in and out [matrices, rows, columns]
+};
+void causal_softmax_cuda(const CausalSoftmax& problem, void* stream);
+
 }  // namespace gptqb::kernels

@@ -27,6 +27,8 @@ CudaInfo cuda_info() {
   return info;
 }
 
+void bloom_gelu_cuda(const BloomGelu&, void*) { refuse("bloom_gelu_cuda"); }
+void causal_softmax_cuda(const CausalSoftmax&, void*) { refuse("causal_softmax_cuda"); }
 void dot_product_cuda(const DotProduct&, void*) { refuse("dot_product_cuda"); }
 void fit_grids_cuda(const GridFit&, void*) { refuse("fit_grids_cuda"); }
 void hash_words_cuda(const WordHash&, void*) { refuse("hash_words_cuda"); }

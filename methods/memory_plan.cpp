@@ -27,7 +27,8 @@ constexpr int64_t kErrorCopies = 9;
 constexpr int64_t kHiddenCopies = 8;
 // Beside the inputs and outputs of one stage's linears: residual before and after, and the chunk.
 constexpr int64_t kStageCopies = 3;
-// Bytes of an attention score: bias and score in two bytes each, softmax in f32, shares in two.
+// Bytes of an attention score as tensor operations hold it: bias and score in two bytes each,
+// softmax in f32, shares in two.
 constexpr int64_t kScoreBytes = 10;
 // f32 values of inputs that sums of H widen to at a time (second_moments_gpu.cpp).
 constexpr int64_t kWidened = int64_t{1} << 28;
@@ -179,8 +180,8 @@ class Planner {
     for (const ModelSizes::Stage& stage : model_.stages) {
       int64_t out = 0;
       for (const int64_t width : stage.outs) out += width;
-      features =
-          std::max(features, stage.in + std::max(out * model_.activation_copies, out + hidden()));
+      const int64_t copies = one_kernel_each() ? 1 : model_.activation_copies;
+      features = std::max(features, stage.in + std::max(out * copies, out + hidden()));
     }
     return std::max(values(tokens, kHiddenCopies * hidden()) + score_bytes(tokens),
                     values(tokens, kStageCopies * hidden() + features));
@@ -191,8 +192,15 @@ class Planner {
     return tokens * features * model_.element_bytes;
   }
 
+  // Whether activations and softmax are computed in place, as kernels of forward_ops.h do.
+  bool one_kernel_each() const { return task_.on_gpu && model_.element_bytes == 2; }
+
   int64_t score_bytes(int64_t tokens) const {
     if (model_.scores_at_once == 0) return 0;
+    // Of all heads of a sequence, some queries at a time.
+    if (one_kernel_each())
+      return model_.element_bytes *
+             std::min(model_.scores_at_once, task_.seqlen * task_.seqlen * model_.heads);
     const int64_t of_a_head = tokens * task_.seqlen;
     return kScoreBytes *
            std::min(std::max(model_.scores_at_once, of_a_head), of_a_head * model_.heads);

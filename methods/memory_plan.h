@@ -23,7 +23,8 @@ struct ModelSizes {
   int64_t end_elements = 0;            // of all tensors outside the blocks
   int64_t head_elements = 0;           // those of them that only logits need
   int64_t vocabulary = 0;
-  // Of what the linears of a stage put out, how often it exists while its activation is computed.
+  // Of what the linears of a stage put out, how often it exists while tensor operations compute its
+  // activation (a kernel of 16 bits on a GPU works in place).
   int64_t activation_copies = 1;
   // Attention scores that are held whole, at most so many at once (of one head at least); 0: fused.
   int64_t scores_at_once = 0;

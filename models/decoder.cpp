@@ -310,6 +310,15 @@ at::Tensor Decoder::linear(const std::string& name, const at::Tensor& x) const {
   return at::linear(x, block_tensor(name + ".weight"), bias);
 }
 
+at::Tensor Decoder::linear_relu(const std::string& name, const at::Tensor& x) const {
+  const at::Tensor& bias = block_tensor(name + ".bias");
+  if (!x.is_cuda() || !bias.defined() || block_int8_.contains(name)) return linear(name, x).relu_();
+  const at::Tensor& weight = block_tensor(name + ".weight");
+  auto shape = x.sizes().vec();
+  shape.back() = weight.size(0);
+  return at::_addmm_activation(bias, x.reshape({-1, weight.size(1)}), weight.t()).view(shape);
+}
+
 at::Tensor Decoder::checked_ids(const at::Tensor& ids) const {
   if (ids.dim() != 2 || ids.numel() == 0 || !at::isIntegralType(ids.scalar_type(), false))
     throw Error("embed", "expected whole-number ids [sequences, seqlen], got " +

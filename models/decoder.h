@@ -95,6 +95,8 @@ class Decoder : public CausalLm {
   void apply_divisor(const std::string& name, at::Tensor& activation) const;
   // x W^T + b, with b where the model has one.
   at::Tensor linear(const std::string& name, const at::Tensor& x) const;
+  // relu(linear(name, x)): on a GPU with a bias, from the product's registers.
+  at::Tensor linear_relu(const std::string& name, const at::Tensor& x) const;
 
  private:
   void check_tied_head() const;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 
 #include "kernels/forward.h"
 #include "methods/device_stream.h"
@@ -95,6 +96,41 @@ void silu_multiply(at::Tensor& gate, const at::Tensor& up) {
                                .gate = gate.mutable_data_ptr(),
                                .up = up.const_data_ptr()},
                               stream.handle());
+}
+
+void bloom_gelu(at::Tensor& x) {
+  if (!fits_kernel(x, x.numel(), {})) {
+    const at::Tensor inner = (0.044715 * x).mul_(x).add_(1);
+    const at::Tensor gate = (0.79788456 * x).mul_(inner).tanh_().add_(1);
+    x.mul_(0.5).mul_(gate);
+    return;
+  }
+  const DeviceStream stream(x.device());
+  kernels::bloom_gelu_cuda({.type = half_type(x), .count = x.numel(), .x = x.mutable_data_ptr()},
+                           stream.handle());
+}
+
+void causal_softmax(at::Tensor& scores, int64_t first) {
+  const int64_t rows = scores.size(1);
+  const int64_t columns = scores.size(2);
+  const bool half = scores.scalar_type() == at::kHalf || scores.scalar_type() == at::kBFloat16;
+  if (!scores.is_cuda() || !half || !scores.is_contiguous() ||
+      columns > kernels::CausalSoftmax::kMaxColumns) {
+    const auto positions = at::TensorOptions(at::kLong).device(scores.device());
+    const at::Tensor ahead = at::arange(columns, positions).unsqueeze(0) >
+                             at::arange(first, first + rows, positions).unsqueeze(1);
+    scores.masked_fill_(ahead, -std::numeric_limits<double>::infinity());
+    scores.copy_(at::softmax(scores, -1, at::kFloat));
+    return;
+  }
+  const DeviceStream stream(scores.device());
+  kernels::causal_softmax_cuda({.type = half_type(scores),
+                                .matrices = scores.size(0),
+                                .rows = rows,
+                                .columns = columns,
+                                .first = first,
+                                .scores = scores.mutable_data_ptr()},
+                               stream.handle());
 }
 
 }  // namespace gptqb

@@ -18,4 +18,14 @@ at::Tensor rotate_pairs(const at::Tensor& x, const at::Tensor& cosines, const at
 // gate = silu(gate) * up, in place; both of one shape and dtype.
 void silu_multiply(at::Tensor& gate, const at::Tensor& up);
 
+// x = x (1 + tanh(0.79788456 x (1 + 0.044715 x x))) / 2, in place: transformers' BloomGelu,
+// operation by operation, which in half precision is not what ATen's gelu gives.
+void bloom_gelu(at::Tensor& x);
+
+// Softmax of scores [matrices, rows, columns] in place, contiguous: of row r over columns 0 ..
+// first
+// + r, computed in f32 and rounded once; 0 beyond. On a GPU sums are taken in another order than
+// ATen's, which can change the last bit.
+void causal_softmax(at::Tensor& scores, int64_t first);
+
 }  // namespace gptqb

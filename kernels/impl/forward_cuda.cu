@@ -54,6 +54,22 @@ __global__ void __launch_bounds__(kThreads)
   store(problem.gate, vector, gate);
 }
 
+template <class T>
+__global__ void __launch_bounds__(kThreads) bloom_gelu_kernel(BloomGelu problem, int64_t count) {
+  const int64_t vector = thread_index();
+  if (vector >= count) return;
+  Eight<T> values = load<T>(problem.x, vector);
+#pragma unroll
+  for (int k = 0; k < kVector; ++k) {
+    const float x = widen(values.value[k]);
+    const float inner = add<T>(multiply<T>(multiply<T>(x, 0.044715F), x), 1.F);
+    const float argument = multiply<T>(multiply<T>(x, 0.79788456F), inner);
+    const float gate = add<T>(widen(rounded<T>(tanhf(argument))), 1.F);
+    values.value[k] = rounded<T>(__fmul_rn(multiply<T>(x, 0.5F), gate));
+  }
+  store(problem.x, vector, values);
+}
+
 // One thread for each of `count` vectors.
 template <class Kernel, class Problem>
 void launch(Kernel kernel, const Problem& problem, int64_t count, void* stream, const char* name) {
@@ -76,6 +92,12 @@ void silu_multiply_cuda(const SiluMultiply& problem, void* stream) {
   const bool half = problem.type == HalfType::kFloat16;
   launch(half ? silu_multiply_kernel<__half> : silu_multiply_kernel<__nv_bfloat16>, problem,
          problem.count / kVector, stream, "launch of silu_multiply_kernel");
+}
+
+void bloom_gelu_cuda(const BloomGelu& problem, void* stream) {
+  const bool half = problem.type == HalfType::kFloat16;
+  launch(half ? bloom_gelu_kernel<__half> : bloom_gelu_kernel<__nv_bfloat16>, problem,
+         problem.count / kVector, stream, "launch of bloom_gelu_kernel");
 }
 
 }  // namespace gptqb::kernels

@@ -1,20 +1,17 @@
 // BLOOM (BigScience 2022): ALiBi positions (Press et al. 2022), a norm after the embedding, one
 // fused product for query, key and value, GELU by tanh. Roundings follow transformers, so that
 // half-precision results can be compared.
-#include <algorithm>
-#include <cmath>
-#include <limits>
 #include <utility>
 
 #include "common/error.h"
+#include "models/alibi_attention.h"
 #include "models/decoder.h"
+#include "models/forward_ops.h"
 
 namespace gptqb {
 namespace {
 
 constexpr const char* kRoot = "transformer.";
-// Attention scores held at once: in f32 256 MiB, whatever the number of heads.
-constexpr int64_t kScoresAtOnce = int64_t{1} << 26;
 
 struct BloomConfig {
   int64_t vocab_size = 0;
@@ -84,7 +81,7 @@ DecoderFacts bloom_facts(const BloomConfig& config) {
   facts.vocab_size = config.vocab_size;
   facts.max_positions = config.max_positions;
   facts.activation_copies = 4;  // bloom_gelu: what goes in, two factors, and the product
-  facts.scores_at_once = kScoresAtOnce;
+  facts.scores_at_once = AlibiAttention::kScoresAtOnce;
   facts.heads = config.heads;
 
   // Without prefix: the published conversions.
@@ -102,33 +99,12 @@ DecoderFacts bloom_facts(const BloomConfig& config) {
   return facts;
 }
 
-// One slope a head, f32 [heads]: 2^(-8 i / heads) where heads is a power of two; else those of the
-// next lower power of two, then every other one of the next higher (Press et al. 2022, section 3).
-// Powers of an f32 base, as in transformers: the last bit of a slope shows at late positions.
-at::Tensor alibi_slopes(int64_t heads, at::Device device) {
-  int64_t lower = 1;
-  while (2 * lower <= heads) lower *= 2;
-  const auto powers = [&](int64_t of_heads, int64_t count, int64_t step) {
-    const double base = std::exp2(-8.0 / static_cast<double>(of_heads));
-    return at::pow(
-        at::full({}, base, at::TensorOptions(at::kFloat).device(device)),
-        at::arange(1, 1 + step * count, step, at::TensorOptions(at::kInt).device(device)));
-  };
-  const at::Tensor slopes = powers(lower, lower, 1);
-  return lower == heads ? slopes : at::cat({slopes, powers(2 * lower, heads - lower, 2)});
-}
-
-// BloomGelu, operation by operation: in half precision each rounds, and the fused gelu does not.
-at::Tensor bloom_gelu(const at::Tensor& x) {
-  const at::Tensor inner = (0.044715 * x).mul_(x).add_(1);
-  const at::Tensor gate = (0.79788456 * x).mul_(inner).tanh_().add_(1);
-  return (x * 0.5).mul_(gate);
-}
-
 class Bloom : public Decoder {
  public:
   Bloom(ModelSource source, const BloomConfig& config)
-      : Decoder(std::move(source), bloom_facts(config)), config_(config) {}
+      : Decoder(std::move(source), bloom_facts(config)),
+        config_(config),
+        attention_(config.heads, dtype(), device()) {}
 
   at::Tensor embed(const at::Tensor& ids) override {
     return end_norm(gather_rows(named("word_embeddings.weight"), checked_ids(ids)),
@@ -145,7 +121,7 @@ class Bloom : public Decoder {
     at::Tensor& residual = activations.residual;
     switch (stage) {
       case 0:
-        input = attention(linear("self_attention.query_key_value", input));
+        input = attention_.mix(linear("self_attention.query_key_value", input));
         return;
       case 1:
         residual = linear("self_attention.dense", input).add_(residual);
@@ -153,7 +129,8 @@ class Bloom : public Decoder {
         if (config_.residual_after_norm) residual = input;
         return;
       case 2:
-        input = bloom_gelu(linear("mlp.dense_h_to_4h", input));
+        input = linear("mlp.dense_h_to_4h", input);
+        bloom_gelu(input);
         apply_divisor("mlp.gelu", input);
         return;
       case 3:
@@ -199,55 +176,8 @@ class Bloom : public Decoder {
     return norm(x, end_tensor(named(name) + ".weight"), end_tensor(named(name) + ".bias"));
   }
 
-  // Biases [heads, 1, seqlen] in the model's dtype and which keys lie ahead [seqlen, seqlen], made
-  // once for a length. The bias is slope x position of the key, not the distance to the query:
-  // softmax makes them equal, rounding to half precision does not, and BLOOM was trained and
-  // published with this form.
-  void prepare_positions(int64_t seqlen) {
-    if (ahead_.defined() && ahead_.size(0) == seqlen) return;
-    const at::Tensor keys = at::arange(seqlen, at::TensorOptions(at::kLong).device(device()));
-    const at::Tensor slopes = alibi_slopes(config_.heads, device());
-    bias_ = (slopes.view({-1, 1, 1}) * keys).to(dtype());
-    ahead_ = keys.unsqueeze(0) > keys.unsqueeze(1);
-  }
-
-  // Output of query_key_value [sequences, seqlen, 3 hidden], by head q, k, v -> input of dense
-  // [sequences, seqlen, hidden]. Scores are rounded to the model's dtype with the bias in them, as
-  // transformers does: steep heads reach a thousand, where float16 has steps of 1/2 to 1. A fused
-  // attention keeps them in f32 and puts out something else (by 5 % in float16 and 32 % in bfloat16
-  // for 8 heads at 2048 tokens).
-  at::Tensor attention(const at::Tensor& fused) {
-    const int64_t sequences = fused.size(0);
-    const int64_t seqlen = fused.size(1);
-    const int64_t heads = config_.heads;
-    const int64_t head_dim = config_.hidden / heads;
-    prepare_positions(seqlen);
-    const at::Tensor parts =
-        fused.view({sequences, seqlen, heads, 3, head_dim}).permute({3, 0, 2, 1, 4});
-    at::Tensor mixed = at::empty({sequences, seqlen, heads, head_dim}, fused.options());
-    const int64_t step =
-        std::clamp<int64_t>(kScoresAtOnce / (sequences * seqlen * seqlen), 1, heads);
-    for (int64_t begin = 0; begin < heads; begin += step) {
-      const int64_t count = std::min(step, heads - begin);
-      const auto part = [&](int64_t which) {
-        return parts[which].narrow(1, begin, count).reshape({sequences * count, seqlen, head_dim});
-      };
-      const at::Tensor bias = bias_.narrow(0, begin, count).repeat({sequences, 1, 1});
-      const at::Tensor scores =
-          at::baddbmm(bias, part(0), part(1).transpose(1, 2), /*beta=*/1,
-                      /*alpha=*/1.0 / std::sqrt(static_cast<double>(head_dim)))
-              .masked_fill_(ahead_, -std::numeric_limits<double>::infinity());
-      const at::Tensor shares = at::softmax(scores, -1, at::kFloat).to(fused.scalar_type());
-      mixed.narrow(2, begin, count)
-          .copy_(
-              at::bmm(shares, part(2)).view({sequences, count, seqlen, head_dim}).transpose(1, 2));
-    }
-    return mixed.view({sequences, seqlen, config_.hidden});
-  }
-
   BloomConfig config_;
-  at::Tensor bias_;
-  at::Tensor ahead_;
+  AlibiAttention attention_;
 };
 
 }  // namespace

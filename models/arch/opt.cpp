@@ -121,7 +121,7 @@ class Opt : public Decoder {
         input = config_.norm_before ? block_norm(residual, "final_layer_norm") : residual;
         return;
       case 2:
-        input = linear("fc1", input).relu_();
+        input = linear_relu("fc1", input);
         return;
       case 3:
         residual = linear("fc2", input).add_(residual);
