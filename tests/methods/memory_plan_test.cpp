@@ -77,6 +77,32 @@ TEST(MemoryPlan, CountsOpt175B) {
 }
 
 // Where blocks are small and passes large, H of every stage waits while the last is collected.
+// BLOOM-7.1B: its GELU and softmax are kernels that work in place on 16 bits of a GPU, and its
+// scores are then those of some queries; tensor operations hold four copies and five times the
+// bytes.
+TEST(MemoryPlan, KernelsThatWorkInPlaceNeedNoCopies) {
+  constexpr int64_t h = 4096;
+  ModelSizes bloom{.blocks = 30,
+                   .element_bytes = 2,
+                   .block_tensors = {3 * h * h, h * h, 4 * h * h, 4 * h * h},
+                   .stages = {{h, {3 * h}}, {h, {h}}, {h, {4 * h}}, {4 * h, {h}}},
+                   .end_elements = 250880 * h,
+                   .vocabulary = 250880,
+                   .activation_copies = 4,
+                   .scores_at_once = int64_t{1} << 26,
+                   .heads = 32};
+  MemoryTask task;
+  task.on_gpu = true;
+  task.evaluates = true;
+  task.seqlen = 2048;
+  task.evaluation_tokens = task.evaluation_tokens_per_pass = 16 * 2048;
+  const auto pass = [&] { return need(plan_memory(bloom, task, {}).device, "pass over a block"); };
+  // Residual before and after, the chunk, and an MLP's input, inner values and output, in 2 bytes.
+  EXPECT_EQ(pass(), int64_t{16 * 2048} * (3 * h + h + 4 * h + h) * 2);
+  bloom.element_bytes = 4;
+  EXPECT_EQ(pass(), int64_t{16 * 2048} * (3 * h + h + 4 * 4 * h) * 4);
+}
+
 TEST(MemoryPlan, AWidePassKeepsTheSumsOfAllStages) {
   ModelSizes sizes = opt_175b();
   sizes.stages = {{64, {64, 64, 64}}, {64, {64}}, {64, {256}}, {256, {64}}};
