@@ -9,9 +9,9 @@
 
 #include <cstdint>
 
-namespace gptqb::kernels {
+#include "kernels/half_type.h"
 
-enum class HalfType { kFloat16, kBFloat16 };
+namespace gptqb::kernels {
 
 // Values that a thread reads at a time: sizes below that say so are multiples of it.
 inline constexpr int64_t kHalfVector = 8;

@@ -4,6 +4,7 @@
 #include "kernels/forward.h"
 #include "kernels/grid_fit.h"
 #include "kernels/obq.h"
+#include "kernels/second_moments.h"
 #include "kernels/solver.h"
 #include "kernels/tf32_split.h"
 #include "kernels/unit_inverse.h"
@@ -30,6 +31,7 @@ CudaInfo cuda_info() {
 void bloom_gelu_cuda(const BloomGelu&, void*) { refuse("bloom_gelu_cuda"); }
 void causal_softmax_cuda(const CausalSoftmax&, void*) { refuse("causal_softmax_cuda"); }
 void dot_product_cuda(const DotProduct&, void*) { refuse("dot_product_cuda"); }
+bool has_second_moments_cuda() { return false; }
 void fit_grids_cuda(const GridFit&, void*) { refuse("fit_grids_cuda"); }
 void hash_words_cuda(const WordHash&, void*) { refuse("hash_words_cuda"); }
 void invert_unit_cuda(const UnitInverse&, void*) { refuse("invert_unit_cuda"); }
@@ -37,6 +39,8 @@ void obq_cuda(const ObqRows<float>&, int64_t, void*, void*) { refuse("obq_cuda")
 void obq_cuda(const ObqRows<double>&, int64_t, void*, void*) { refuse("obq_cuda"); }
 void rms_norm_cuda(const RmsNorm&, void*) { refuse("rms_norm_cuda"); }
 void rotate_cuda(const Rotate&, void*) { refuse("rotate_cuda"); }
+void second_moments_cuda(const SecondMoments&, void*) { refuse("second_moments_cuda"); }
+int64_t second_moments_tiles(int64_t) { refuse("second_moments_tiles"); }
 void silu_multiply_cuda(const SiluMultiply&, void*) { refuse("silu_multiply_cuda"); }
 void split_tf32_cuda(const Tf32Split&, void*) { refuse("split_tf32_cuda"); }
 void sweep_cuda(const SweepChunk<float>&, void*) { refuse("sweep_cuda"); }

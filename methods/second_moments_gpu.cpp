@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/second_moments.h"
+#include "methods/device_stream.h"
 #include "methods/sum_in_float32.h"
 
 namespace gptqb {
@@ -55,15 +57,42 @@ void add_by_tensor_cores(at::Tensor& sum, const at::Tensor& x, int64_t tokens) {
   });
 }
 
+// Whether the kernel for Hopper takes x.
+bool fits_kernel(const at::Tensor& x) {
+  return x.is_contiguous() && x.size(1) % 8 == 0 && x.size(0) > 0 &&
+         reinterpret_cast<uintptr_t>(x.const_data_ptr()) % 16 == 0 &&
+         kernels::has_second_moments_cuda();
+}
+
+void add_by_kernel(at::Tensor& sum, const at::Tensor& x, int64_t tokens) {
+  const int64_t tiles = kernels::second_moments_tiles(x.size(1));
+  const auto turns = at::zeros({tiles}, x.options().dtype(at::kInt));
+  const DeviceStream stream(x.device());
+  kernels::second_moments_cuda({.type = x.scalar_type() == at::kHalf ? kernels::HalfType::kFloat16
+                                                                     : kernels::HalfType::kBFloat16,
+                                .tokens = x.size(0),
+                                .features = x.size(1),
+                                .tokens_at_once = tokens,
+                                .x = x.const_data_ptr(),
+                                .sum = sum.mutable_data_ptr<float>(),
+                                .turns = turns.mutable_data_ptr<int32_t>()},
+                               stream.handle());
+}
+
 }  // namespace
 
 void add_second_moments_gpu(at::Tensor& sum, const at::Tensor& x, ProductPrecision precision) {
   const bool exact = precision == ProductPrecision::kFp32 ||
                      (precision == ProductPrecision::kTf32x3 && x.size(1) <= kNarrow);
+  // A sum of any length, where precision asks for no more.
+  const int64_t all = (x.size(0) + 63) / 64 * 64;
+  const int64_t tokens = precision == ProductPrecision::kTf32 ? all : kTokensPerSum;
   if (exact || x.element_size() != 2)
     add_in_float32(sum, x);
+  else if (fits_kernel(x))
+    add_by_kernel(sum, x, tokens);
   else
-    add_by_tensor_cores(sum, x, precision == ProductPrecision::kTf32 ? x.size(0) : kTokensPerSum);
+    add_by_tensor_cores(sum, x, tokens);
 }
 
 }  // namespace gptqb
