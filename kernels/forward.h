@@ -21,7 +21,7 @@ inline constexpr int64_t kHalfVector = 8;
 // dimensions, from which the sizes below follow.
 struct RmsNorm {
   static constexpr int64_t kMinRows = 16;
-  static constexpr int64_t kMinColumns = 32;
+  static constexpr int64_t kMinColumns = 128;
 
   HalfType type = HalfType::kFloat16;
   int64_t rows = 0;     // at least kMinRows

@@ -7,6 +7,7 @@
 #include "kernels/second_moments.h"
 #include "kernels/solver.h"
 #include "kernels/tf32_split.h"
+#include "kernels/transpose.h"
 #include "kernels/unit_inverse.h"
 #include "kernels/word_hash.h"
 
@@ -37,13 +38,15 @@ void hash_words_cuda(const WordHash&, void*) { refuse("hash_words_cuda"); }
 void invert_unit_cuda(const UnitInverse&, void*) { refuse("invert_unit_cuda"); }
 void obq_cuda(const ObqRows<float>&, int64_t, void*, void*) { refuse("obq_cuda"); }
 void obq_cuda(const ObqRows<double>&, int64_t, void*, void*) { refuse("obq_cuda"); }
+void put_columns_cuda(const Transpose<uint8_t>&, void*) { refuse("put_columns_cuda"); }
 void rms_norm_cuda(const RmsNorm&, void*) { refuse("rms_norm_cuda"); }
 void rotate_cuda(const Rotate&, void*) { refuse("rotate_cuda"); }
 void second_moments_cuda(const SecondMoments&, void*) { refuse("second_moments_cuda"); }
-int64_t second_moments_tiles(int64_t) { refuse("second_moments_tiles"); }
+int64_t second_moments_workspace(int64_t, int64_t, int64_t) { refuse("second_moments_workspace"); }
 void silu_multiply_cuda(const SiluMultiply&, void*) { refuse("silu_multiply_cuda"); }
 void split_tf32_cuda(const Tf32Split&, void*) { refuse("split_tf32_cuda"); }
 void sweep_cuda(const SweepChunk<float>&, void*) { refuse("sweep_cuda"); }
 void sweep_cuda(const SweepChunk<double>&, void*) { refuse("sweep_cuda"); }
+void take_columns_cuda(const Transpose<float>&, void*) { refuse("take_columns_cuda"); }
 
 }  // namespace gptqb::kernels

@@ -21,14 +21,15 @@ struct SecondMoments {
   int64_t tokens_at_once = 0;  // a multiple of 64
   const void* x = nullptr;     // [tokens, features], 16-byte aligned
   float* sum = nullptr;        // in and out [features, features], 8-byte aligned
-  int32_t* turns = nullptr;    // [second_moments_tiles(features)] zeros; used up
+  // [second_moments_workspace(tokens, features, tokens_at_once)], 8-byte aligned; used up.
+  float* workspace = nullptr;
 };
 
 // Whether `second_moments_cuda` runs on the current device.
 bool has_second_moments_cuda();
 
-// Tiles that the triangle is computed in.
-int64_t second_moments_tiles(int64_t features);
+// Floats that `second_moments_cuda` wants to work in on the current device.
+int64_t second_moments_workspace(int64_t tokens, int64_t features, int64_t tokens_at_once);
 
 // Queued on `stream` (a cudaStream_t). Throws Error if the launch fails, or in a build without
 // CUDA.

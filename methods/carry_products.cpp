@@ -59,9 +59,9 @@ void CarryProducts::carry(int64_t begin, int64_t middle, int64_t end) {
     }
     case ProductPrecision::kTf32x3: {
       if (split_until_ < middle) {
-        const auto halves = split_for_tf32(errors_.slice(0, split_until_, middle));
-        split_errors_.high.slice(0, split_until_, middle).copy_(halves.high);
-        split_errors_.low.slice(0, split_until_, middle).copy_(halves.low);
+        split_for_tf32(errors_.slice(0, split_until_, middle),
+                       {split_errors_.high.slice(0, split_until_, middle),
+                        split_errors_.low.slice(0, split_until_, middle)});
         split_until_ = middle;
       }
       const AllowTf32 allow;

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <vector>
 
+#include "kernels/transpose.h"
+#include "methods/device_stream.h"
 #include "methods/huge_pages.h"
 #include "methods/parallel_parts.h"
 
@@ -66,6 +68,15 @@ void take_columns_of(const at::Tensor& weights, const at::Tensor& order, at::Ten
             });
 }
 
+// `order` as the kernels take it.
+at::Tensor order_on(at::Device device, const at::Tensor& order) {
+  return order.defined() ? order.to(device).contiguous() : order;
+}
+
+const int64_t* data_or_null(const at::Tensor& order) {
+  return order.defined() ? order.const_data_ptr<int64_t>() : nullptr;
+}
+
 }  // namespace
 
 at::Tensor permute_both(const at::Tensor& h, const at::Tensor& order, at::ScalarType dtype) {
@@ -81,6 +92,20 @@ at::Tensor permute_both(const at::Tensor& h, const at::Tensor& order, at::Scalar
 }
 
 void take_columns(const at::Tensor& weights, const at::Tensor& order, at::Tensor out) {
+  if (weights.is_cuda() && weights.scalar_type() == at::kFloat && weights.stride(1) == 1 &&
+      out.is_contiguous()) {
+    const auto place = order_on(weights.device(), order);
+    const DeviceStream stream(weights.device());
+    kernels::take_columns_cuda({.rows = weights.size(0),
+                                .columns = weights.size(1),
+                                .in = weights.const_data_ptr<float>(),
+                                .in_stride = weights.stride(0),
+                                .place = data_or_null(place),
+                                .out = out.mutable_data_ptr<float>(),
+                                .out_stride = out.stride(0)},
+                               stream.handle());
+    return;
+  }
   if (!weights.is_cpu()) {
     out.copy_((order.defined() ? weights.index_select(1, order) : weights).t());
     return;
@@ -93,6 +118,19 @@ void take_columns(const at::Tensor& weights, const at::Tensor& order, at::Tensor
 }
 
 void put_columns(const at::Tensor& codes, const at::Tensor& order, at::Tensor out) {
+  if (codes.is_cuda() && codes.is_contiguous() && out.stride(1) == 1) {
+    const auto place = order_on(codes.device(), order);
+    const DeviceStream stream(codes.device());
+    kernels::put_columns_cuda({.rows = codes.size(1),
+                               .columns = codes.size(0),
+                               .in = codes.const_data_ptr<uint8_t>(),
+                               .in_stride = codes.stride(0),
+                               .place = data_or_null(place),
+                               .out = out.mutable_data_ptr<uint8_t>(),
+                               .out_stride = out.stride(0)},
+                              stream.handle());
+    return;
+  }
   if (!codes.is_cpu()) {
     if (order.defined())
       out.copy_(codes.t().index_select(1, at::argsort(order)));

@@ -65,9 +65,9 @@ bool fits_kernel(const at::Tensor& x) {
 }
 
 void add_by_kernel(at::Tensor& sum, const at::Tensor& x, int64_t tokens) {
-  const int64_t tiles = kernels::second_moments_tiles(x.size(1));
-  const auto turns = at::zeros({tiles}, x.options().dtype(at::kInt));
   const DeviceStream stream(x.device());
+  const auto workspace =
+      at::empty({kernels::second_moments_workspace(x.size(0), x.size(1), tokens)}, sum.options());
   kernels::second_moments_cuda({.type = x.scalar_type() == at::kHalf ? kernels::HalfType::kFloat16
                                                                      : kernels::HalfType::kBFloat16,
                                 .tokens = x.size(0),
@@ -75,7 +75,7 @@ void add_by_kernel(at::Tensor& sum, const at::Tensor& x, int64_t tokens) {
                                 .tokens_at_once = tokens,
                                 .x = x.const_data_ptr(),
                                 .sum = sum.mutable_data_ptr<float>(),
-                                .turns = turns.mutable_data_ptr<int32_t>()},
+                                .workspace = workspace.mutable_data_ptr<float>()},
                                stream.handle());
 }
 

@@ -17,7 +17,7 @@ namespace gptqb {
 // Inputs of 16 bits whose width is a multiple of 8 take our own kernel on compute capability 9.0,
 // and cuBLAS elsewhere. Measured on an H200 against float64, of the largest value: float32 at
 // most 1.8e-6, kTf32x3 2e-6, kTf32 3e-5.
-constexpr int64_t kTokensPerSum = 8192;
+constexpr int64_t kTokensPerSum = 2048;
 constexpr int64_t kNarrow = 2048;
 void add_second_moments_gpu(at::Tensor& sum, const at::Tensor& x, ProductPrecision precision);
 

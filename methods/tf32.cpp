@@ -14,18 +14,21 @@ AllowTf32::AllowTf32() : before_(at::globalContext().allowTF32CuBLAS()) {
 AllowTf32::~AllowTf32() { at::globalContext().setAllowTF32CuBLAS(before_); }
 
 Tf32Halves split_for_tf32(const at::Tensor& values) {
-  const auto rows = values.stride(-1) == 1 ? values : values.contiguous();
-  Tf32Halves halves{at::empty(rows.sizes(), rows.options()),
-                    at::empty(rows.sizes(), rows.options())};
-  const DeviceStream stream(rows.device());
-  kernels::split_tf32_cuda({.values = rows.const_data_ptr<float>(),
-                            .rows = rows.size(0),
-                            .columns = rows.size(1),
-                            .stride = rows.stride(0),
+  const Tf32Halves halves{at::empty(values.sizes(), values.options()),
+                          at::empty(values.sizes(), values.options())};
+  split_for_tf32(values.stride(-1) == 1 ? values : values.contiguous(), halves);
+  return halves;
+}
+
+void split_for_tf32(const at::Tensor& values, const Tf32Halves& halves) {
+  const DeviceStream stream(values.device());
+  kernels::split_tf32_cuda({.values = values.const_data_ptr<float>(),
+                            .rows = values.size(0),
+                            .columns = values.size(1),
+                            .stride = values.stride(0),
                             .high = halves.high.mutable_data_ptr<float>(),
                             .low = halves.low.mutable_data_ptr<float>()},
                            stream.handle());
-  return halves;
 }
 
 at::Tensor dot_product(const at::Tensor& a, const at::Tensor& b) {

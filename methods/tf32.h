@@ -28,6 +28,9 @@ struct Tf32Halves {
 // Of an f32 matrix on a GPU, its rows contiguous; the halves are contiguous.
 Tf32Halves split_for_tf32(const at::Tensor& values);
 
+// The same into `halves`, contiguous f32 of its shape.
+void split_for_tf32(const at::Tensor& values, const Tf32Halves& halves);
+
 // sum of a b over two matrices of one shape, f32 or f64, added up in f64: f64 [], on their device.
 at::Tensor dot_product(const at::Tensor& a, const at::Tensor& b);
 

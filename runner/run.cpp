@@ -11,6 +11,7 @@
 #include "common/text.h"
 #include "kernels/device_info.h"
 #include "runner/cell_run.h"
+#include "runner/device_warmup.h"
 #include "runner/hessian_dump.h"
 #include "runner/resume_store.h"
 
@@ -67,6 +68,7 @@ class PlanRun {
         environment_(capture_environment(options.device, options.argv)) {}
 
   RunOutcome run() {
+    warm_up(at::Device(options_.device));
     for (size_t i = 0; i < plan_.cells.size(); ++i) {
       throw_if_interrupted();
       const PlannedCell& planned = plan_.cells[i];

@@ -37,6 +37,18 @@ __device__ inline void arrive(uint64_t* barrier) {
                : "memory");
 }
 
+// At the same barrier of another block of the cluster, or of this one.
+__device__ inline void arrive_in(uint64_t* barrier, uint32_t block) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 there;\n"
+      "mapa.shared::cluster.u32 there, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+      "}" ::"r"(shared_address(barrier)),
+      "r"(block)
+      : "memory");
+}
+
 // Arrives, and lets the barrier wait for `bytes` that copies will bring.
 __device__ inline void arrive_expecting(uint64_t* barrier, uint32_t bytes) {
   asm volatile(
@@ -60,6 +72,11 @@ __device__ inline void wait(uint64_t* barrier, uint32_t parity) {
       : "memory");
 }
 
+// All threads of all blocks of the cluster.
+__device__ inline void sync_cluster() {
+  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
 // --- copies ---
 
 // Copies the box of `map` that starts at (column, row) to shared memory; what lies outside the
@@ -70,6 +87,18 @@ __device__ inline void copy_box(void* to, const CUtensorMap& map, uint64_t* barr
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, "
       "%4}], [%2];" ::"r"(shared_address(to)),
       "l"(reinterpret_cast<uint64_t>(&map)), "r"(shared_address(barrier)), "r"(column), "r"(row)
+      : "memory");
+}
+
+// The same to every block of the cluster whose bit is set in `blocks`, at the same place in its
+// shared memory; the barriers at the same place count.
+__device__ inline void copy_box_to(uint16_t blocks, void* to, const CUtensorMap& map,
+                                   uint64_t* barrier, int column, int row) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::"
+      "cluster [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(to)),
+      "l"(reinterpret_cast<uint64_t>(&map)), "r"(shared_address(barrier)), "r"(column), "r"(row),
+      "h"(blocks)
       : "memory");
 }
 

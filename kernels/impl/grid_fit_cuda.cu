@@ -90,12 +90,20 @@ __global__ void __launch_bounds__(kThreads) fit_kernel(GridFit fit) {
 
   float low = INFINITY;
   float high = -INFINITY;
-  for (int64_t begin = 0; begin < fit.columns; begin += kTile) {
-    load_tile(fit, first, begin, tile);
-    const int count = static_cast<int>(min(static_cast<int64_t>(kTile), fit.columns - begin));
-    for (int j = lane; j < count; j += kLanes) {
-      low = fminf(low, tile[j][vector]);
-      high = fmaxf(high, tile[j][vector]);
+  const auto include = [&](float weight) {
+    low = fminf(low, weight);
+    high = fmaxf(high, weight);
+  };
+  if (fit.vector_stride == 1) {
+    // Neighbouring threads read neighbouring vectors as they lie.
+    const float* const column = fit.weights + min(first + vector, fit.vectors - 1);
+#pragma unroll 8
+    for (int64_t j = lane; j < fit.columns; j += kLanes) include(column[j * fit.column_stride]);
+  } else {
+    for (int64_t begin = 0; begin < fit.columns; begin += kTile) {
+      load_tile(fit, first, begin, tile);
+      const int count = static_cast<int>(min(static_cast<int64_t>(kTile), fit.columns - begin));
+      for (int j = lane; j < count; j += kLanes) include(tile[j][vector]);
     }
   }
   lows[lane][vector] = low;

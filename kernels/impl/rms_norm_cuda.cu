@@ -1,5 +1,5 @@
-// A row is read twice: value by value in the order of ATen's sum, then, from the caches, eight
-// values at a time.
+// A row is read twice: four values at a time, in the order of ATen's sum, then, from the caches,
+// eight at a time.
 #include "kernels/cuda_check.h"
 #include "kernels/device/half_vector.cuh"
 #include "kernels/forward.h"
@@ -10,53 +10,51 @@ namespace {
 constexpr int kWarps = 16;
 // ATen shares a row out to one warp, or from 256 values a thread on to sixteen.
 constexpr int64_t kOneWarpColumns = 32 * 255;
-constexpr int kSums = 4;  // of a thread
+constexpr int kSums = 4;  // of a thread, of every fourth value
 
-// Sum of a row's squares over the threads of kParts warps, thread `first` of 32 kParts. All threads
-// of the first warp that hold lane 0 have it.
+template <class T>
+struct alignas(kSums * sizeof(T)) Few {
+  T value[kSums];
+};
+
+// Sum of a row's squares over the threads of kParts warps, thread `first` of 32 kParts; all of them
+// have it.
 template <class T, int kParts>
 __device__ float sum_of_squares(const T* row, int columns, int first, float* shared) {
-  constexpr int kStride = 32 * kParts;
   float sums[kSums] = {};
-  int i = first;
-#pragma unroll 4
-  for (; i + (kSums - 1) * kStride < columns; i += kSums * kStride) {
+  const auto* const values = reinterpret_cast<const Few<T>*>(row);
+#pragma unroll 8
+  for (int i = first; i < columns / kSums; i += 32 * kParts) {
+    const Few<T> few = values[i];
 #pragma unroll
     for (int k = 0; k < kSums; ++k) {
-      const float x = widen(row[i + k * kStride]);
+      const float x = widen(few.value[k]);
       sums[k] = __fadd_rn(sums[k], __fmul_rn(x, x));
     }
   }
-#pragma unroll
-  for (int k = 0; k < kSums; ++k)
-    if (i + k * kStride < columns) {
-      const float x = widen(row[i + k * kStride]);
-      sums[k] = __fadd_rn(sums[k], __fmul_rn(x, x));
-    }
   float sum = sums[0];
 #pragma unroll
   for (int k = 1; k < kSums; ++k) sum = __fadd_rn(sum, sums[k]);
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2)
+    sum = __fadd_rn(sum, __shfl_down_sync(0xffffffffU, sum, offset));
   if constexpr (kParts > 1) {
     const int part = first / 32;
-    shared[first] = sum;
+    if (first % 32 == 0) shared[part] = sum;
     for (int offset = kParts / 2; offset > 0; offset /= 2) {
       __syncthreads();
-      if (part < offset) {
-        sum = __fadd_rn(sum, shared[first + offset * 32]);
-        shared[first] = sum;
-      }
+      if (first < offset) shared[first] = __fadd_rn(shared[first], shared[first + offset]);
     }
+    __syncthreads();
+    return shared[0];
   }
-#pragma unroll
-  for (int offset = 1; offset < 32; offset *= 2)
-    sum = __fadd_rn(sum, __shfl_down_sync(0xffffffffU, sum, offset));
-  return sum;
+  return __shfl_sync(0xffffffffU, sum, 0);
 }
 
 template <class T, int kParts>
 __global__ void __launch_bounds__(32 * kWarps)
     rms_norm_kernel(RmsNorm problem, float one_of_columns) {
-  __shared__ float shared[kParts > 1 ? 32 * kWarps : 1];
+  __shared__ float shared[kWarps];
   const int first = static_cast<int>(threadIdx.x) % (32 * kParts);
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (kWarps / kParts) +
                       static_cast<int>(threadIdx.x) / (32 * kParts);
@@ -64,15 +62,7 @@ __global__ void __launch_bounds__(32 * kWarps)
   const int columns = static_cast<int>(problem.columns);
   const int64_t start = row * problem.columns;
   const T* const x = static_cast<const T*>(problem.x) + start;
-  float sum = sum_of_squares<T, kParts>(x, columns, first, shared);
-  if constexpr (kParts > 1) {
-    __syncthreads();
-    if (first == 0) shared[0] = sum;
-    __syncthreads();
-    sum = shared[0];
-  } else {
-    sum = __shfl_sync(0xffffffffU, sum, 0);
-  }
+  const float sum = sum_of_squares<T, kParts>(x, columns, first, shared);
   const float inverse = rsqrtf(__fadd_rn(__fmul_rn(sum, one_of_columns), problem.epsilon));
   T* const out = static_cast<T*>(problem.out) + start;
   for (int i = first; i < columns / kVector; i += 32 * kParts) {

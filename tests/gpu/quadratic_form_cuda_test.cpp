@@ -22,7 +22,7 @@ double difference(const at::Tensor& e, const at::Tensor& h) {
 TEST(QuadraticFormCuda, HasFourDigitsOfAnyError) {
   at::manual_seed(11);
   for (const int64_t n : {64, 1000, 2100})
-    for (const int64_t rows : {1, 48, 3000}) {
+    for (const int64_t rows : {48, 3000}) {
       SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(n));
       const auto h = hessian(n);
       const auto e = at::randn({rows, n}, h.options());
