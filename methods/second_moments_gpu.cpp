@@ -84,15 +84,14 @@ void add_by_kernel(at::Tensor& sum, const at::Tensor& x, int64_t tokens) {
 void add_second_moments_gpu(at::Tensor& sum, const at::Tensor& x, ProductPrecision precision) {
   const bool exact = precision == ProductPrecision::kFp32 ||
                      (precision == ProductPrecision::kTf32x3 && x.size(1) <= kNarrow);
-  // A sum of any length, where precision asks for no more.
-  const int64_t all = (x.size(0) + 63) / 64 * 64;
-  const int64_t tokens = precision == ProductPrecision::kTf32 ? all : kTokensPerSum;
+  // Sums of any length, where precision asks for no more.
+  const bool any = precision == ProductPrecision::kTf32;
   if (exact || x.element_size() != 2)
     add_in_float32(sum, x);
   else if (fits_kernel(x))
-    add_by_kernel(sum, x, tokens);
+    add_by_kernel(sum, x, any ? (x.size(0) + 63) / 64 * 64 : kTokensPerSum);
   else
-    add_by_tensor_cores(sum, x, tokens);
+    add_by_tensor_cores(sum, x, any ? x.size(0) : kTokensPerProduct);
 }
 
 }  // namespace gptqb

@@ -1,7 +1,7 @@
 // Transposed copies in sweep order against tensor operations, whatever the shape.
-#include "methods/column_layout.h"
-
 #include <gtest/gtest.h>
+
+#include "methods/column_layout.h"
 
 namespace gptqb {
 namespace {
