@@ -23,6 +23,7 @@ struct SecondMoments {
   float* sum = nullptr;        // in and out [features, features], 8-byte aligned
   // [second_moments_workspace(tokens, features, tokens_at_once)], 8-byte aligned; used up.
   float* workspace = nullptr;
+  int32_t* pace = nullptr;  // one, used up
 };
 
 // Whether `second_moments_cuda` runs on the current device.

@@ -68,6 +68,7 @@ void add_by_kernel(at::Tensor& sum, const at::Tensor& x, int64_t tokens) {
   const DeviceStream stream(x.device());
   const auto workspace =
       at::empty({kernels::second_moments_workspace(x.size(0), x.size(1), tokens)}, sum.options());
+  const auto pace = at::empty({1}, x.options().dtype(at::kInt));
   kernels::second_moments_cuda({.type = x.scalar_type() == at::kHalf ? kernels::HalfType::kFloat16
                                                                      : kernels::HalfType::kBFloat16,
                                 .tokens = x.size(0),
@@ -75,7 +76,8 @@ void add_by_kernel(at::Tensor& sum, const at::Tensor& x, int64_t tokens) {
                                 .tokens_at_once = tokens,
                                 .x = x.const_data_ptr(),
                                 .sum = sum.mutable_data_ptr<float>(),
-                                .workspace = workspace.mutable_data_ptr<float>()},
+                                .workspace = workspace.mutable_data_ptr<float>(),
+                                .pace = pace.mutable_data_ptr<int32_t>()},
                                stream.handle());
 }
 

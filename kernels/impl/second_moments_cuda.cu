@@ -26,6 +26,7 @@ constexpr int kRowBoxes = kRows / kBox;
 constexpr int kColumnBoxes = kColumns / kBox;
 constexpr int kStageBytes = (kRowBoxes + kColumnBoxes) * kBoxBytes;
 constexpr int kStages = 5;
+[[maybe_unused]] constexpr int kPaceSteps = 16;
 [[maybe_unused]] constexpr int kCopied =
     kTokens / kBlocks;  // tokens of a box that are copied at a time
 constexpr int kWarpgroup = 128;
@@ -132,11 +133,48 @@ __device__ inline int steps_of(int64_t tokens) {
   return static_cast<int>((tokens + kTokens - 1) / kTokens);
 }
 
+// Keeps clusters that read the same inputs near each other in time, so that these are still in the
+// L2 cache for the last one. Only a matter of time: nobody waits longer than a few microseconds.
+class Pace {
+ public:
+  __device__ Pace(int32_t* steps, int clusters) : steps_(steps), clusters_(clusters) {}
+
+  // A run of kPaceSteps begins.
+  __device__ void begin_run() {
+    add(1);
+    const int64_t all = ++runs_ * clusters_;
+    for (int i = 0; i < kPatience && now() < all - kAhead * clusters_; ++i) __nanosleep(64);
+  }
+  // Others need not wait for this cluster any more.
+  __device__ void leave() { add(kNever); }
+
+ private:
+  static constexpr int64_t kAhead = 2;  // runs that a cluster may be ahead of the average
+  static constexpr int kPatience = 64;
+  static constexpr int32_t kNever = 1 << 24;
+
+  __device__ void add(int32_t count) {
+    asm volatile("red.relaxed.gpu.global.add.s32 [%0], %1;" ::"l"(steps_), "r"(count) : "memory");
+  }
+  __device__ int32_t now() const {
+    int32_t value;
+    asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(steps_) : "memory");
+    return value;
+  }
+
+  int32_t* steps_;
+  int64_t clusters_;
+  int64_t runs_ = 0;
+};
+
 __device__ void copy_inputs(const Work& work, const CUtensorMap& map, Stages stages) {
   constexpr int kCopiedBytes = kBoxBytes / kBlocks;
+  Pace pace(work.problem.pace, static_cast<int>(gridDim.x) / kBlocks);
+  const bool paced = work.block == 0;
   work.for_each([&](const Part& part) {
     const int steps = steps_of(part.tokens);
     for (int step = 0; step < steps; ++step, stages.next()) {
+      if (paced && step % kPaceSteps == 0) pace.begin_run();
       hopper::wait(stages.empty + stages.stage, stages.parity ^ 1U);
       uint64_t* const full = stages.full + stages.stage;
       const int token = static_cast<int>(part.token) + step * kTokens;
@@ -152,6 +190,7 @@ __device__ void copy_inputs(const Work& work, const CUtensorMap& map, Stages sta
                             part.column + box * kBox, token + work.block * kCopied);
     }
   });
+  if (paced) pace.leave();
 }
 
 // Puts the warpgroup's 64 x 192 totals where those of the split belong, or adds them to the result.
@@ -245,11 +284,11 @@ __global__ void __launch_bounds__(kThreads, 1) __cluster_dims__(kBlocks)
   hopper::sync_cluster();
   const Work work{problem, plan, static_cast<int>(blockIdx.x % kBlocks)};
   if (threadIdx.x < kWarpgroup) {
-    hopper::give_registers<24>();
+    hopper::give_registers<40>();
     if (threadIdx.x == 0) copy_inputs(work, map, stages);
     __syncwarp();
   } else {
-    hopper::take_registers<240>();
+    hopper::take_registers<232>();
     multiply<kFloat16>(work, stages);
   }
   // No block leaves while the other still writes to its memory.
@@ -357,6 +396,7 @@ void second_moments_cuda(const SecondMoments& problem, void* stream) {
   const Plan plan = plan_of(problem.tokens, problem.features, problem.tokens_at_once);
   const auto blocks = static_cast<unsigned>(std::min(clusters(), plan.units()) * kBlocks);
   const auto on = static_cast<cudaStream_t>(stream);
+  GPTQB_CUDA(cudaMemsetAsync(problem.pace, 0, sizeof *problem.pace, on));
   kernel<<<blocks, kThreads, kSharedBytes, on>>>(map, problem, plan);
   check_cuda(cudaGetLastError(), "launch of second_moments_kernel");
   const auto rows = static_cast<unsigned>((plan.tiles - plan.whole) * kTileRows);
