@@ -26,7 +26,7 @@ constexpr int kRowBoxes = kRows / kBox;
 constexpr int kColumnBoxes = kColumns / kBox;
 constexpr int kStageBytes = (kRowBoxes + kColumnBoxes) * kBoxBytes;
 constexpr int kStages = 5;
-[[maybe_unused]] constexpr int kPaceSteps = 16;
+[[maybe_unused]] constexpr int kPaceSteps = 8;
 [[maybe_unused]] constexpr int kCopied =
     kTokens / kBlocks;  // tokens of a box that are copied at a time
 constexpr int kWarpgroup = 128;

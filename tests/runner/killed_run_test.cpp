@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <random>
 #include <sstream>
@@ -42,8 +43,11 @@ class KilledRun : public testing::Test {
  protected:
   void SetUp() override { write_file_atomically(folder_ / "experiment.yaml", kExperiment); }
 
+  // On the device that GPTQ_BENCH_TEST_DEVICE names.
   std::vector<std::string> command(const fs::path& output) const {
-    return {"run", (folder_ / "experiment.yaml").string(), "--output", output.string()};
+    const char* device = std::getenv("GPTQ_BENCH_TEST_DEVICE");
+    return {"run",      (folder_ / "experiment.yaml").string(), "--output", output.string(),
+            "--device", device != nullptr ? device : "cpu"};
   }
   std::string log() const { return (folder_ / "log").string(); }
 
