@@ -16,7 +16,7 @@ namespace gptqb {
 // computes them, kTokensPerProduct; and up to kNarrow columns, where that costs more than it saves,
 // products are float32. kTf32 does neither. Inputs whose width is a multiple of 8 take our own
 // kernel on compute capability 9.0, and cuBLAS elsewhere.
-constexpr int64_t kTokensPerSum = 512;
+constexpr int64_t kTokensPerSum = 3072;
 constexpr int64_t kTokensPerProduct = 2048;
 constexpr int64_t kNarrow = 2048;
 void add_second_moments_gpu(at::Tensor& sum, const at::Tensor& x, ProductPrecision precision);

@@ -1,8 +1,7 @@
-// Two blocks, one a multiprocessor, take tile after tile of 256 x 192 sums, each half of its rows:
-// a warp of copies keeps stages of shared memory full, two warpgroups multiply, 64 x 192 sums each
-// in registers, and beside them the totals that the sums are added to. What both blocks need is
-// copied once. Tiles that lie together run together, so that they find each other's inputs in the
-// L2 cache.
+// Two blocks, one a multiprocessor, take tile after tile of 256 x 256 sums, each half of its rows:
+// a warp of copies keeps stages of shared memory full, two warpgroups multiply, 64 x 256 sums each
+// in registers. What both blocks need is copied once. Tiles that lie together run together, so that
+// they find each other's inputs in the L2 cache.
 #include <cuda.h>
 
 #include <algorithm>
@@ -15,36 +14,30 @@ namespace gptqb::kernels {
 namespace {
 
 constexpr int kBlocks = 2;  // of a cluster
-constexpr int kTileRows = 256;
-constexpr int kRows = kTileRows / kBlocks;  // of a block
-constexpr int kColumns = 192;               // of a tile
-constexpr int kTileElements = kTileRows * kColumns;
-constexpr int kTokens = 64;  // of a stage
-constexpr int kBox = 64;     // features of a box
+constexpr int kTile = 256;
+constexpr int kRows = kTile / kBlocks;  // of a block
+constexpr int kTokens = 64;             // of a stage
+constexpr int kBox = 64;                // features of a box
 constexpr int kBoxBytes = kTokens * kBox * 2;
 constexpr int kRowBoxes = kRows / kBox;
-constexpr int kColumnBoxes = kColumns / kBox;
+constexpr int kColumnBoxes = kTile / kBox;
 constexpr int kStageBytes = (kRowBoxes + kColumnBoxes) * kBoxBytes;
-constexpr int kStages = 5;
-[[maybe_unused]] constexpr int kPaceSteps = 8;
-[[maybe_unused]] constexpr int kCopied =
-    kTokens / kBlocks;  // tokens of a box that are copied at a time
+constexpr int kStages = 4;
 constexpr int kWarpgroup = 128;
 constexpr int kMultipliers = 2;  // warpgroups
 constexpr int kThreads = (1 + kMultipliers) * kWarpgroup;
-[[maybe_unused]] constexpr int kSums = kColumns / 2;  // of a thread
-constexpr int kAlignment = 1024;                      // of swizzled boxes
+[[maybe_unused]] constexpr int kPaceSteps = 8;
+constexpr int kAlignment = 1024;  // of swizzled boxes
 constexpr int kSharedBytes = kStages * kStageBytes + kAlignment;
-// Columns of tiles that are walked together, and the rows of tiles that are as high.
-constexpr int64_t kBandColumns = 8;
-constexpr int64_t kBandRows = kBandColumns * kColumns / kTileRows;
-static_assert(kBandRows * kTileRows == kBandColumns * kColumns);
+constexpr int kTileElements = kTile * kTile;
+// Columns of tiles that are walked together.
+constexpr int64_t kBand = 8;
 
 // Who computes what: a cluster takes whole tiles over all tokens, as many as come out even; what is
 // left of the tiles is split by tokens, and the splits' sums are added up at the end.
 struct Plan {
-  int64_t side = 0;    // columns of tiles
-  int64_t tiles = 0;   // that reach the upper triangle
+  int64_t side = 0;    // tiles of a row of tiles; those of the upper triangle count
+  int64_t tiles = 0;   // of the upper triangle
   int64_t whole = 0;   // the first tiles
   int64_t splits = 0;  // of each other tile
   int64_t split_tokens = 0;
@@ -52,31 +45,34 @@ struct Plan {
   __host__ __device__ int64_t units() const { return whole + (tiles - whole) * splits; }
 };
 
-// Tiles of a column of tiles that reach the upper triangle.
-__host__ __device__ inline int64_t tiles_of(int64_t column) {
-  return ((column + 1) * kColumns + kTileRows - 1) / kTileRows;
-}
-
+// The walk through the tiles of the upper triangle: in bands of columns, each row by row above its
+// diagonal part, then column by column.
 struct Tile {
-  int64_t row = 0;  // of tiles
-  int64_t column = 0;
+  int row = 0;
+  int column = 0;
 };
 
-// The walk through the tiles: in bands of columns, each row by row above its diagonal part, then
-// column by column.
 __device__ Tile tile_at(const Plan& plan, int64_t index) {
-  Tile tile;
-  for (int64_t begin = 0;; begin += kBandColumns) {
-    const int64_t above = begin / kBandColumns * kBandRows;
-    const int64_t width = min(kBandColumns, plan.side - begin);
-    if (index < above * width) return {index / width, begin + index % width};
-    index -= above * width;
-    for (tile.column = begin; tile.column < begin + width; ++tile.column) {
-      const int64_t below = tiles_of(tile.column) - above;
-      if (index < below) return {above + index, tile.column};
-      index -= below;
-    }
+  int64_t band = 0;
+  // Tiles before a band that follows whole ones.
+  const auto before = [](int64_t band) {
+    return kBand * kBand * band * (band - 1) / 2 + kBand * (kBand + 1) / 2 * band;
+  };
+  while ((band + 1) * kBand <= plan.side && before(band + 1) <= index) ++band;
+  const int64_t width = min(kBand, plan.side - band * kBand);
+  const int64_t above = band * kBand * width;
+  int64_t rest = index - before(band);
+  int64_t row, column;
+  if (rest < above) {
+    row = rest / width;
+    column = rest % width;
+  } else {
+    rest -= above;
+    column = 0;
+    while ((column + 1) * (column + 2) / 2 <= rest) ++column;
+    row = band * kBand + rest - column * (column + 1) / 2;
   }
+  return {static_cast<int>(row), static_cast<int>(band * kBand + column)};
 }
 
 #ifdef GPTQB_HOPPER
@@ -103,7 +99,7 @@ struct Part {
   int column = 0;  // first feature of its columns
   int64_t token = 0;
   int64_t tokens = 0;
-  float* split = nullptr;  // where the totals of a split tile go, rows of kColumns
+  float* split = nullptr;  // where the sums of a split tile go, rows of kTile
 };
 
 struct Work {
@@ -117,12 +113,11 @@ struct Work {
     for (int64_t unit = blockIdx.x / kBlocks; unit < plan.units(); unit += gridDim.x / kBlocks) {
       const int64_t split = unit - plan.whole;
       const Tile tile = tile_at(plan, split < 0 ? unit : plan.whole + split / plan.splits);
-      Part part{static_cast<int>(tile.row) * kTileRows + block * kRows,
-                static_cast<int>(tile.column) * kColumns, 0, problem.tokens};
+      Part part{tile.row * kTile + block * kRows, tile.column * kTile, 0, problem.tokens};
       if (split >= 0) {
         part.token = split % plan.splits * plan.split_tokens;
         part.tokens = min(plan.split_tokens, problem.tokens - part.token);
-        part.split = problem.workspace + split * kTileElements + block * kRows * kColumns;
+        part.split = problem.workspace + split * kTileElements + block * kRows * kTile;
       }
       action(part);
     }
@@ -149,7 +144,7 @@ class Pace {
   __device__ void leave() { add(kNever); }
 
  private:
-  static constexpr int64_t kAhead = 2;  // runs that a cluster may be ahead of the average
+  static constexpr int64_t kAhead = 1;  // runs that a cluster may be ahead of the average
   static constexpr int kPatience = 64;
   static constexpr int32_t kNever = 1 << 24;
 
@@ -168,7 +163,7 @@ class Pace {
 };
 
 __device__ void copy_inputs(const Work& work, const CUtensorMap& map, Stages stages) {
-  constexpr int kCopiedBytes = kBoxBytes / kBlocks;
+  constexpr int kShare = kColumnBoxes / kBlocks;
   Pace pace(work.problem.pace, static_cast<int>(gridDim.x) / kBlocks);
   const bool paced = work.block == 0;
   work.for_each([&](const Part& part) {
@@ -180,43 +175,46 @@ __device__ void copy_inputs(const Work& work, const CUtensorMap& map, Stages sta
       const int token = static_cast<int>(part.token) + step * kTokens;
       hopper::arrive_expecting(full, kStageBytes);
       for (int box = 0; box < kRowBoxes; ++box)
-        for (int k = 0; k < kBlocks; ++k)
-          hopper::copy_box(stages.box(box) + k * kCopiedBytes, map, full, part.row + box * kBox,
-                           token + k * kCopied);
-      // Of the columns, which both blocks need, each copies some tokens for both.
-      for (int box = 0; box < kColumnBoxes; ++box)
-        hopper::copy_box_to((1U << kBlocks) - 1,
-                            stages.box(kRowBoxes + box) + work.block * kCopiedBytes, map, full,
-                            part.column + box * kBox, token + work.block * kCopied);
+        hopper::copy_box(stages.box(box), map, full, part.row + box * kBox, token);
+      for (int box = work.block * kShare; box < (work.block + 1) * kShare; ++box)
+        hopper::copy_box_to((1U << kBlocks) - 1, stages.box(kRowBoxes + box), map, full,
+                            part.column + box * kBox, token);
     }
   });
   if (paced) pace.leave();
 }
 
-// Puts the warpgroup's 64 x 192 totals where those of the split belong, or adds them to the result.
-__device__ void put_totals(const SecondMoments& problem, const float (&totals)[kSums],
-                           const Part& part) {
+__device__ inline void add_two(float* to, float first, float second) {
+  asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(first), "f"(second)
+               : "memory");
+}
+
+// Adds the warpgroup's 64 x 256 sums to the result, or to those of the split, which they begin if
+// they are its first. A thread always adds to the same places, in the order of tokens.
+__device__ void add_sums(const SecondMoments& problem, const float (&sums)[128], const Part& part,
+                         bool first) {
   const int thread = static_cast<int>(threadIdx.x) - kWarpgroup;
   const int row = thread / 32 * 16 + thread % 32 / 4;
   const int column = thread % 4 * 2;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int at = row + 8 * half;
-    const bool split = part.split != nullptr;
-    if (!split && part.row + at >= problem.features) continue;
-    float* const to = split
-                          ? part.split + at * kColumns + column
-                          : problem.sum + (part.row + at) * problem.features + part.column + column;
+    if (part.split != nullptr) {
+      float* const to = part.split + at * kTile + column;
 #pragma unroll
-    for (int j = 0; j < kColumns / 8; ++j) {
-      float2 two = {totals[4 * j + 2 * half], totals[4 * j + 2 * half + 1]};
-      auto* const there = reinterpret_cast<float2*>(to + 8 * j);
-      if (!split) {
-        if (part.column + column + 8 * j >= problem.features) continue;
-        const float2 before = *there;
-        two = {before.x + two.x, before.y + two.y};
+      for (int j = 0; j < kTile / 8; ++j) {
+        const float2 two = {sums[4 * j + 2 * half], sums[4 * j + 2 * half + 1]};
+        if (first)
+          *reinterpret_cast<float2*>(to + 8 * j) = two;
+        else
+          add_two(to + 8 * j, two.x, two.y);
       }
-      *there = two;
+    } else if (part.row + at < problem.features) {
+      float* const to = problem.sum + (part.row + at) * problem.features + part.column + column;
+#pragma unroll
+      for (int j = 0; j < kTile / 8; ++j)
+        if (part.column + column + 8 * j < problem.features)
+          add_two(to + 8 * j, sums[4 * j + 2 * half], sums[4 * j + 2 * half + 1]);
     }
   }
 }
@@ -231,11 +229,9 @@ __device__ void multiply(const Work& work, Stages stages) {
   const int run = steps_of(work.problem.tokens_at_once);
   work.for_each([&](const Part& part) {
     const int steps = steps_of(part.tokens);
-    float totals[kSums] = {};
-    // The warpgroups add at different times, so that one of them multiplies while the other adds.
-    int end = min(group == 0 ? run : (run + 1) / 2, steps);
-    for (int begin = 0; begin < steps; begin = end, end = min(end + run, steps)) {
-      float sums[kSums];
+    for (int begin = 0; begin < steps; begin += run) {
+      const int end = min(begin + run, steps);
+      float sums[128];
       int before = 0;  // stage of the step before
       for (int step = begin; step < end; ++step, stages.next()) {
         hopper::wait(stages.full + stages.stage, stages.parity);
@@ -244,7 +240,7 @@ __device__ void multiply(const Work& work, Stages stages) {
         hopper::begin_products();
 #pragma unroll
         for (int token = 0; token < kTokens; token += 16)
-          hopper::multiply_64x192_transposed<kFloat16>(sums, hopper::rows_below(a, token),
+          hopper::multiply_64x256_transposed<kFloat16>(sums, hopper::rows_below(a, token),
                                                        hopper::rows_below(b, token),
                                                        step > begin || token > 0);
         hopper::commit_products();
@@ -257,10 +253,8 @@ __device__ void multiply(const Work& work, Stages stages) {
       }
       hopper::wait_for_products<0>();
       free(before);
-#pragma unroll
-      for (int k = 0; k < kSums; ++k) totals[k] += sums[k];
+      add_sums(work.problem, sums, part, begin == 0);
     }
-    put_totals(work.problem, totals, part);
   });
 }
 #endif  // GPTQB_HOPPER
@@ -297,15 +291,15 @@ __global__ void __launch_bounds__(kThreads, 1) __cluster_dims__(kBlocks)
 }
 
 // sum += the splits of a tile, a row of it a block.
-__global__ void __launch_bounds__(kColumns) add_splits_kernel(SecondMoments problem, Plan plan) {
-  const int64_t number = blockIdx.x / kTileRows;
+__global__ void __launch_bounds__(kTile) add_splits_kernel(SecondMoments problem, Plan plan) {
+  const int64_t number = blockIdx.x / kTile;
   const Tile tile = tile_at(plan, plan.whole + number);
-  const int64_t within = blockIdx.x % kTileRows;
-  const int64_t row = tile.row * kTileRows + within;
-  const int64_t column = tile.column * kColumns + threadIdx.x;
+  const int64_t within = blockIdx.x % kTile;
+  const int64_t row = tile.row * kTile + within;
+  const int64_t column = tile.column * kTile + threadIdx.x;
   if (row >= problem.features || column >= problem.features) return;
   const float* const first =
-      problem.workspace + number * plan.splits * kTileElements + within * kColumns + threadIdx.x;
+      problem.workspace + number * plan.splits * kTileElements + within * kTile + threadIdx.x;
   float sum = problem.sum[row * problem.features + column];
   for (int64_t split = 0; split < plan.splits; ++split) sum += first[split * kTileElements];
   problem.sum[row * problem.features + column] = sum;
@@ -324,8 +318,8 @@ int64_t clusters() { return attribute(cudaDevAttrMultiProcessorCount) / kBlocks;
 // clusters idle, of whole sums of tokens_at_once.
 Plan plan_of(int64_t tokens, int64_t features, int64_t tokens_at_once) {
   Plan plan;
-  plan.side = (features + kColumns - 1) / kColumns;
-  for (int64_t column = 0; column < plan.side; ++column) plan.tiles += tiles_of(column);
+  plan.side = (features + kTile - 1) / kTile;
+  plan.tiles = plan.side * (plan.side + 1) / 2;
   plan.whole = plan.tiles / clusters() * clusters();
   const int64_t left = plan.tiles - plan.whole;
   const int64_t sums = (tokens + tokens_at_once - 1) / tokens_at_once;
@@ -359,7 +353,7 @@ CUtensorMap map_of(const SecondMoments& problem) {
   const cuuint64_t sizes[] = {static_cast<cuuint64_t>(problem.features),
                               static_cast<cuuint64_t>(problem.tokens)};
   const cuuint64_t row_bytes[] = {static_cast<cuuint64_t>(problem.features) * 2};
-  const cuuint32_t box[] = {kBox, kCopied};
+  const cuuint32_t box[] = {kBox, kTokens};
   const cuuint32_t steps[] = {1, 1};
   const auto type = problem.type == HalfType::kFloat16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                                        : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
@@ -399,9 +393,9 @@ void second_moments_cuda(const SecondMoments& problem, void* stream) {
   GPTQB_CUDA(cudaMemsetAsync(problem.pace, 0, sizeof *problem.pace, on));
   kernel<<<blocks, kThreads, kSharedBytes, on>>>(map, problem, plan);
   check_cuda(cudaGetLastError(), "launch of second_moments_kernel");
-  const auto rows = static_cast<unsigned>((plan.tiles - plan.whole) * kTileRows);
+  const auto rows = static_cast<unsigned>((plan.tiles - plan.whole) * kTile);
   if (rows == 0) return;
-  add_splits_kernel<<<rows, kColumns, 0, on>>>(problem, plan);
+  add_splits_kernel<<<rows, kTile, 0, on>>>(problem, plan);
   check_cuda(cudaGetLastError(), "launch of add_splits_kernel");
 }
 
