@@ -4,6 +4,7 @@
 #include "kernels/forward.h"
 #include "kernels/grid_fit.h"
 #include "kernels/obq.h"
+#include "kernels/published_block.h"
 #include "kernels/second_moments.h"
 #include "kernels/solver.h"
 #include "kernels/tf32_split.h"
@@ -38,6 +39,7 @@ void hash_words_cuda(const WordHash&, void*) { refuse("hash_words_cuda"); }
 void invert_unit_cuda(const UnitInverse&, void*) { refuse("invert_unit_cuda"); }
 void obq_cuda(const ObqRows<float>&, int64_t, void*, void*) { refuse("obq_cuda"); }
 void obq_cuda(const ObqRows<double>&, int64_t, void*, void*) { refuse("obq_cuda"); }
+void published_block_cuda(const PublishedBlock&, void*) { refuse("published_block_cuda"); }
 void put_columns_cuda(const Transpose<uint8_t>&, void*) { refuse("put_columns_cuda"); }
 void rms_norm_cuda(const RmsNorm&, void*) { refuse("rms_norm_cuda"); }
 void rotate_cuda(const Rotate&, void*) { refuse("rotate_cuda"); }

@@ -12,7 +12,9 @@ namespace gptqb {
 // positive definite.
 std::optional<Factor> factorize_reference(PreparedHessian prepared, FactorFailure& failure);
 
-// Codes, grids and loss of `problem` with a factor of factorize_reference().
-SweepResult sweep_reference(const SweepProblem& problem, const Factor& factor);
+// Codes, grids and loss of `problem` with a factor of factorize_reference(). Blocks of columns take
+// one kernel each where methods/published_block.h can give the same bits so, unless `step_by_step`.
+SweepResult sweep_reference(const SweepProblem& problem, const Factor& factor,
+                            bool step_by_step = false);
 
 }  // namespace gptqb
