@@ -33,6 +33,23 @@ TEST(SecondMomentsCuda, EachPrecisionIsWithinItsBound) {
     }
 }
 
+// Small enough for compute-sanitizer: tiles and stages that are cut off everywhere.
+TEST(SecondMomentsCuda, TakesOddShapes) {
+  for (const int64_t features : {8, 72, 192, 200, 264, 520})
+    for (const int64_t tokens : {1, 63, 64, 65, 1000}) {
+      SCOPED_TRACE(std::to_string(tokens) + " x " + std::to_string(features));
+      at::manual_seed(features + tokens);
+      const auto x = at::randn({tokens, features}).to(at::kHalf).cuda();
+      const auto before = at::randn({features, features}).cuda();
+      auto sum = before.clone();
+      add_second_moments_gpu(sum, x, ProductPrecision::kTf32);
+      const auto wide = x.to(at::kDouble);
+      const auto exact = (before.to(at::kDouble) + at::mm(wide.t(), wide)).triu();
+      EXPECT_LT((sum.to(at::kDouble).triu() - exact).abs().max().item<double>(),
+                1e-5 * exact.abs().max().item<double>());
+    }
+}
+
 TEST(SecondMomentsCuda, Float32InputsKeepFloat32Products) {
   at::manual_seed(1);
   const auto x = at::randn({3000, 300}).cuda();
