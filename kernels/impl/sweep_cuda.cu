@@ -1,7 +1,7 @@
-// CUDA sweep of up to 128 columns. Four threads a row: few rows must fill many multiprocessors, and
-// a column's error reaches the columns behind it in a quarter of the steps.
+// CUDA sweep of up to 128 columns. Eight threads a row: few rows must fill many multiprocessors,
+// and a column's error reaches the columns behind it in an eighth of the steps.
 //
-// Thread `part` of a row owns the columns c with c / 4 % 4 == part: four in a row, so that it reads
+// Thread `part` of a row owns the columns c with c / 4 % 8 == part: four in a row, so that it reads
 // four numbers of N at a time. Columns go in subblocks of 32 whose values live in registers; the
 // values of later columns wait in shared memory, each touched by its owner alone.
 #include "kernels/cuda_check.h"
@@ -14,13 +14,14 @@ namespace {
 
 constexpr int kColumns = static_cast<int>(SweepChunk<float>::kMaxCudaColumns);
 constexpr int kSubblock = 32;
-constexpr int kParts = 4;  // threads a row
+constexpr int kParts = 8;  // threads a row
 constexpr int kRows = 32;  // rows a block
 constexpr int kThreads = kParts * kRows;
 constexpr int kRowsPerWarp = 32 / kParts;
 constexpr int kOwned = kSubblock / kParts;  // columns of a subblock that a thread owns
-// Values of one column lie together; the padding puts the four parts of a warp in different banks.
-constexpr int kStride = kRows + 2;
+constexpr int kSpan = 4 * kParts;           // columns of which all parts own four
+// Values of one column lie together; the padding puts the parts of a warp in different banks.
+constexpr int kStride = kRows + 1;
 
 template <class T>
 constexpr size_t kSharedBytes = (kColumns * kColumns + kColumns * kStride) * sizeof(T);
@@ -32,11 +33,11 @@ struct alignas(4 * sizeof(T)) Four {
 
 // Column within a subblock of a thread's k-th value.
 __host__ __device__ constexpr int owned_column(int k, int part) {
-  return k / 4 * 16 + part * 4 + k % 4;
+  return k / 4 * kSpan + part * 4 + k % 4;
 }
 // The other way round.
-__host__ __device__ constexpr int owner_of(int column) { return column % 16 / 4; }
-__host__ __device__ constexpr int index_of(int column) { return column / 16 * 4 + column % 4; }
+__host__ __device__ constexpr int owner_of(int column) { return column % kSpan / 4; }
+__host__ __device__ constexpr int index_of(int column) { return column / kSpan * 4 + column % 4; }
 
 struct Place {
   int local;  // row within the block
@@ -179,9 +180,9 @@ __device__ double run_columns(const SweepChunk<T>& chunk, const T* factor, T* va
       const T error = own.error(index_of(j), mine[index_of(j)]);
       sent[j] = __shfl_sync(0xffffffffU, error, at.lane + owner_of(j) * kRowsPerWarp);
 #pragma unroll
-      for (int group = j / 16; group < kSubblock / 16; ++group) {
+      for (int group = j / kSpan; group < kSubblock / kSpan; ++group) {
         const auto n = *reinterpret_cast<const Four<T>*>(factor + (begin + j) * kColumns + begin +
-                                                         group * 16 + at.part * 4);
+                                                         group * kSpan + at.part * 4);
 #pragma unroll
         for (int k = 0; k < 4; ++k) mine[group * 4 + k] += sent[j] * n.value[k];
       }
@@ -191,7 +192,7 @@ __device__ double run_columns(const SweepChunk<T>& chunk, const T* factor, T* va
     own.load(begin + kSubblock);
 
     // What the subblock sends to all columns behind it.
-    for (int next = begin + kSubblock + at.part * 4; next < columns; next += 16) {
+    for (int next = begin + kSubblock + at.part * 4; next < columns; next += kSpan) {
       T sum[4];
 #pragma unroll
       for (int k = 0; k < 4; ++k) sum[k] = values[(next + k) * kStride + at.local];
