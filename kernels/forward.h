@@ -1,10 +1,10 @@
 // The small operations of a decoder's forward pass on a GPU, each in one pass over its tensors,
 // where separate tensor operations take several.
 //
-// All round where the tensor operations they stand for round, so that results are the same bits.
-// Values are float16 or bfloat16, computed in float32; matrices are contiguous; raw pointers to
-// memory of the current device; work is queued on `stream` (a cudaStream_t). Throw Error if a
-// launch fails, or in a build without CUDA.
+// All round where the tensor operations they stand for round, so that results are the same bits
+// (but for the order of the causal softmax's sums). Values are float16 or bfloat16, computed in
+// float32; matrices are contiguous; raw pointers to memory of the current device; work is queued on
+// `stream` (a cudaStream_t). Throw Error if a launch fails, or in a build without CUDA.
 #pragma once
 
 #include <cstdint>

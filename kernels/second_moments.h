@@ -2,7 +2,7 @@
 //
 // Products of 16-bit numbers are exact in float32, and their sums there lose low bits by truncation
 // rather than rounding, so that a sum that grows long drifts: every `tokens_at_once` tokens it is
-// added to a total in registers, which rounds.
+// added to the result in memory, which rounds.
 #pragma once
 
 #include <cstdint>

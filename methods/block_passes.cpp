@@ -6,6 +6,13 @@
 #include "common/progress.h"
 
 namespace gptqb {
+namespace {
+
+// Windows that wait to be added to the published sums.
+constexpr int64_t kWindowsAtOnce = 16;
+constexpr int64_t kWaitingBytes = int64_t{1} << 26;
+
+}  // namespace
 
 Stream BlockPasses::embed(const at::Tensor& ids) {
   clock_.enter("forward");
@@ -47,6 +54,7 @@ Stream BlockPasses::collect_all(const BlockPlan& plan, const Stream& stream, Sta
     }
     if (to_the_end) outputs.add(activations.residual);
   }
+  for (StageData& stage : data) add_waiting(member, stage);
   return outputs;
 }
 
@@ -66,6 +74,7 @@ void BlockPasses::collect(const KeptActivations& activations, StatsMember member
     throw_if_interrupted();
     add(activations.input.get(i), member, data);
   }
+  add_waiting(member, data);
 }
 
 void BlockPasses::run_stage(size_t stage, KeptActivations& kept) {
@@ -80,8 +89,20 @@ void BlockPasses::run_stage(size_t stage, KeptActivations& kept) {
 }
 
 void BlockPasses::add(const at::Tensor& input, StatsMember member, StageData& data) {
+  data.waiting.push_back(input);
+  const bool single = options_.method.solver == SolverKind::kReference && input.size(0) == 1;
+  const auto waiting = static_cast<int64_t>(data.waiting.size());
+  if (!single || waiting == kWindowsAtOnce ||
+      waiting * static_cast<int64_t>(input.nbytes()) >= kWaitingBytes)
+    add_waiting(member, data);
+}
+
+void BlockPasses::add_waiting(StatsMember member, StageData& data) {
+  if (data.waiting.empty()) return;
   clock_.enter("hessian");
   const double before = clock_.total();
+  const auto input = data.waiting.size() == 1 ? data.waiting.front() : at::cat(data.waiting);
+  data.waiting.clear();
   const auto accumulation = options_.method.solver == SolverKind::kReference
                                 ? Accumulation::kPublished
                                 : Accumulation::kSum;

@@ -20,6 +20,8 @@ struct StageData {
   std::unique_ptr<CalibrationStats> heldout;
   FactorCache factors;
   double seconds_hessian = 0;
+  // Single windows of the published sums, not added yet (BlockPasses::add).
+  std::vector<at::Tensor> waiting;
 };
 // One of the two.
 using StatsMember = std::unique_ptr<CalibrationStats> StageData::*;
@@ -58,8 +60,11 @@ class BlockPasses {
   void collect(const KeptActivations& activations, StatsMember member, StageData& data);
   void run_stage(size_t stage, KeptActivations& activations);
 
-  // Adds one input [.., in] to statistics, which are made when their size is first seen.
+  // Adds one input [sequences, seqlen, in] to statistics, which are made when their size is first
+  // seen. Single windows of the published sums wait for each other, so that a GPU is not waited for
+  // after each of them: add_waiting() ends a pass.
   void add(const at::Tensor& input, StatsMember member, StageData& data);
+  void add_waiting(StatsMember member, StageData& data);
 
  private:
   Stream empty_stream() const { return {model_.device(), options_.activations_on_host}; }

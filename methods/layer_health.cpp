@@ -26,8 +26,8 @@ std::optional<double> ratio(double numerator, double denominator) {
 std::optional<double> relative_error(const at::Tensor& weight, const LinearReplacement& replacement,
                                      const CalibrationStats& stats) {
   const auto h = stats.hessian();
-  return ratio(quadratic_form(stored_error(weight, replacement), h),
-               quadratic_form(weight.to(at::kFloat), h));
+  return ratio(rounded_quadratic_form(stored_error(weight, replacement), h),
+               rounded_quadratic_form(weight.to(at::kFloat), h));
 }
 
 at::Tensor checked_weights(const LinearProblem& problem, at::ScalarType dtype) {
@@ -82,8 +82,8 @@ void record_errors(const LinearProblem& problem, const LinearReplacement& replac
   const auto error = stored_error(problem.weight, replacement);
   if (usable(problem.stats)) {
     const auto h = problem.stats->hessian();
-    const double scale = quadratic_form(weight, h);
-    const double own = quadratic_form(error, h);
+    const double scale = rounded_quadratic_form(weight, h);
+    const double own = rounded_quadratic_form(error, h);
     health.relative_error = ratio(own, scale);
     if (!health.loss) {
       // The same damped loss as GPTQ reports, so that the columns of a table can be compared.
@@ -103,12 +103,13 @@ void record_errors(const LinearProblem& problem, const LinearReplacement& replac
       const GridRule rule{problem.quant, problem.compat.reference_one_sided};
       const auto rtn = round_to_nearest(weight, rule, problem.layer);
       health.relative_error_rtn =
-          ratio(quadratic_form(stored_error(problem.weight, rtn), h), scale);
+          ratio(rounded_quadratic_form(stored_error(problem.weight, rtn), h), scale);
     }
   }
   if (usable(problem.heldout)) {
     const auto h = problem.heldout->hessian();
-    health.relative_error_heldout = ratio(quadratic_form(error, h), quadratic_form(weight, h));
+    health.relative_error_heldout =
+        ratio(rounded_quadratic_form(error, h), rounded_quadratic_form(weight, h));
   }
 }
 

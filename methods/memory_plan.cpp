@@ -32,6 +32,8 @@ constexpr int64_t kStageCopies = 3;
 constexpr int64_t kScoreBytes = 10;
 // f32 values of inputs that sums of H widen to at a time (second_moments_gpu.cpp).
 constexpr int64_t kWidened = int64_t{1} << 28;
+// Windows that wait for the published sums of H, and a copy (methods/block_passes.cpp).
+constexpr int64_t kWaitingInputs = int64_t{1} << 27;
 // Workspaces of cuBLAS and cuSOLVER: 30 to 92 MB were measured on an H200.
 constexpr int64_t kGpuWorkspaces = int64_t{128} << 20;
 // Logits of an evaluation, as head_rows() allows them.
@@ -230,8 +232,9 @@ class Planner {
     if (!has_inputs()) return 0;
     const int64_t widened = task_.tokens_per_pass * widest_in_ * 4;
     if (!task_.published_sums) return std::min(widened, kWidened);
-    // A product of its own, of inputs in f32 that are scaled once more.
-    return square(widest_in_) * 4 + 2 * widened;
+    // A product of its own, of inputs in f32 that are scaled once more; beside it those that wait,
+    // and all of them once more together.
+    return square(widest_in_) * 4 + 2 * widened + kWaitingInputs;
   }
 
   // While a linear [out, in] is solved, `widths` being those of the stages still to come.

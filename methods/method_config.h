@@ -38,6 +38,9 @@ struct MethodConfig {
       false;  // grids of all groups fitted on the original weights, in natural order
   bool true_sequential = false;  // statistics of a stage see the quantized stages before it
   SolverKind solver = SolverKind::kFast;
+  // The reference solver on a GPU: tensor operation after tensor operation, for its time. Else
+  // blocks of columns take one kernel each where that gives the same bits.
+  bool step_by_step = false;
   ComputeDtype compute = ComputeDtype::kFloat32;
   ProductPrecision precision = ProductPrecision::kTf32x3;  // of the fast solver on a GPU
   OnFailure on_failure = OnFailure::kRaiseDamping;

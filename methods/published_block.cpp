@@ -6,8 +6,8 @@
 namespace gptqb {
 
 bool can_solve_published_blocks(const SweepProblem& problem, const OrderedProblem& ordered) {
-  return ordered.weights.is_cuda() && ordered.weights.scalar_type() == at::kFloat &&
-         !problem.rule.quant.ternary() &&
+  return ordered.weights.is_cuda() && ordered.weights.is_contiguous() &&
+         ordered.weights.scalar_type() == at::kFloat && !problem.rule.quant.ternary() &&
          problem.method.block_size <= kernels::PublishedBlock::kMaxColumns &&
          (!ordered.dynamic || problem.compat.reference_group_grid);
 }

@@ -37,7 +37,7 @@ double by_tensor_cores(const at::Tensor& e, const at::Tensor& h) {
   const double largest = e.abs().max().item<double>();
   if (!(largest > 0) || !std::isfinite(largest)) return largest == 0 ? 0 : std::nan("");
   // Near the top of float16, so that what lies 2^28 below is still rounded like the rest.
-  const double scale = std::ldexp(1.0, 14 - std::ilogb(largest));
+  const double scale = std::ldexp(1.0, std::min(14 - std::ilogb(largest), 126));
   auto rounded = at::empty(e.sizes(), e.options().dtype(at::kHalf));
   at::mul_out(rounded, e, at::scalar_tensor(scale, e.options()));
   const SumInFloat32 exact;
@@ -56,7 +56,9 @@ double by_tensor_cores(const at::Tensor& e, const at::Tensor& h) {
 
 }  // namespace
 
-double quadratic_form(const at::Tensor& e, const at::Tensor& h) {
+double quadratic_form(const at::Tensor& e, const at::Tensor& h) { return by_rows(e, h); }
+
+double rounded_quadratic_form(const at::Tensor& e, const at::Tensor& h) {
   if (h.is_cuda() && h.scalar_type() == at::kFloat) return by_tensor_cores(e, h);
   return by_rows(e, h);
 }

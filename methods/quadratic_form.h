@@ -6,12 +6,14 @@
 
 namespace gptqb {
 
-// tr(e H e^T). `e` [rows, in] in H's dtype; `h` [in, in] symmetric, f32 or f64, on one device.
-//
-// Products are in H's dtype and sums in f64, but for f32 on a GPU: there `e`, scaled by a power of
-// two, is rounded to float16, multiplied on tensor cores and summed in float32. A record's error
-// columns then carry about four digits, at a tenth of the time: roundings of single weights average
-// out over rows and columns. (Measured on an H200 against f64: see tests/gpu.)
+// tr(e H e^T), products in H's dtype, sums in f64. `e` [rows, in] in H's dtype; `h` [in, in]
+// symmetric, f32 or f64, on one device.
 double quadratic_form(const at::Tensor& e, const at::Tensor& h);
+
+// The same to about four digits where H is f32 on a GPU, at a tenth of the time: `e`, scaled by a
+// power of two, is rounded to float16, multiplied on tensor cores and summed in float32. Roundings
+// of single weights average out over rows and columns (tests/gpu/quadratic_form_cuda_test.cpp holds
+// it against f64). Elsewhere quadratic_form().
+double rounded_quadratic_form(const at::Tensor& e, const at::Tensor& h);
 
 }  // namespace gptqb

@@ -274,9 +274,11 @@ class Driver {
       throw_if_interrupted();
       passes_.add(model_.head_input(calibration_.get(i)), &StageData::stats, data);
     }
+    passes_.add_waiting(&StageData::stats, data);
     const Stream& heldout = dense_inputs() ? heldout_dense_ : heldout_quantized_;
     for (size_t i = 0; i < heldout.size(); ++i)
       passes_.add(model_.head_input(heldout.get(i)), &StageData::heldout, data);
+    passes_.add_waiting(&StageData::heldout, data);
     throw_if_interrupted();
     save_hessian(plan_.head->layer, data);
     clock_.enter("solve");

@@ -58,8 +58,9 @@ void add_by_tensor_cores(at::Tensor& sum, const at::Tensor& x, int64_t tokens) {
 }
 
 // Whether the kernel for Hopper takes x.
-bool fits_kernel(const at::Tensor& x) {
-  return x.is_contiguous() && x.size(1) % 8 == 0 && x.size(0) > 0 &&
+bool fits_kernel(const at::Tensor& sum, const at::Tensor& x) {
+  const DeviceStream on_its_device(x.device());
+  return x.is_contiguous() && sum.is_contiguous() && x.size(1) % 8 == 0 && x.size(0) > 0 &&
          reinterpret_cast<uintptr_t>(x.const_data_ptr()) % 16 == 0 &&
          kernels::has_second_moments_cuda();
 }
@@ -90,7 +91,7 @@ void add_second_moments_gpu(at::Tensor& sum, const at::Tensor& x, ProductPrecisi
   const bool any = precision == ProductPrecision::kTf32;
   if (exact || x.element_size() != 2)
     add_in_float32(sum, x);
-  else if (fits_kernel(x))
+  else if (fits_kernel(sum, x))
     add_by_kernel(sum, x, any ? (x.size(0) + 63) / 64 * 64 : kTokensPerSum);
   else
     add_by_tensor_cores(sum, x, any ? x.size(0) : kTokensPerProduct);

@@ -57,11 +57,15 @@ bool is_absent_at_default(const std::string& key) {
 
 // Keys of `method` that belong to one method only.
 const std::map<std::string, std::string>& own_keys() {
-  static const std::map<std::string, std::string> keys = {
-      {"method.command", "external"}, {"method.outlier_first", "obq"},
-      {"method.awq_protocol", "awq"}, {"method.alpha_grid", "awq"},
-      {"method.clip", "awq"},         {"method.clip_steps", "awq"},
-      {"method.clip_shrink", "awq"},  {"method.outlier_threshold", "llm_int8"}};
+  static const std::map<std::string, std::string> keys = {{"method.command", "external"},
+                                                          {"method.outlier_first", "obq"},
+                                                          {"method.step_by_step", "gptq"},
+                                                          {"method.awq_protocol", "awq"},
+                                                          {"method.alpha_grid", "awq"},
+                                                          {"method.clip", "awq"},
+                                                          {"method.clip_steps", "awq"},
+                                                          {"method.clip_shrink", "awq"},
+                                                          {"method.outlier_threshold", "llm_int8"}};
   return keys;
 }
 

@@ -68,7 +68,6 @@ class PlanRun {
         environment_(capture_environment(options.device, options.argv)) {}
 
   RunOutcome run() {
-    warm_up(at::Device(options_.device));
     for (size_t i = 0; i < plan_.cells.size(); ++i) {
       throw_if_interrupted();
       const PlannedCell& planned = plan_.cells[i];
@@ -82,7 +81,6 @@ class PlanRun {
  private:
   Record run_one(const PlannedCell& planned, int64_t position) {
     const Cell& cell = planned.cell;
-    PhaseClock clock(at::Device(options_.device), "read");
     Record record;
     record.cell_id = cell.id();
     record.experiment = plan_.name;
@@ -98,6 +96,9 @@ class PlanRun {
     if (!missing.empty())
       return skip(std::move(record), "not run: " + join(missing, "; "), outcome_.missing);
     try {
+      if (!warm_) warm_up(at::Device(options_.device));
+      warm_ = true;
+      PhaseClock clock(at::Device(options_.device), "read");
       PreparedCell prepared = prepare_cell(cell, cache_, options_);
       record.inputs = prepared.inputs;
       record.notes = prepared.notes;
@@ -200,6 +201,7 @@ class PlanRun {
   Environment environment_;
   RunOutcome outcome_;
   std::string label_;
+  bool warm_ = false;
 };
 
 }  // namespace

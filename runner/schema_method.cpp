@@ -48,6 +48,10 @@ void append_method(std::vector<KeySpec>& table) {
                           {"inverse_updates", SolverKind::kInverseUpdates}},
                          "fast: left-looking; reference: the published algorithm step by step; "
                          "inverse_updates: gptq before the paper's third step, for its ablation"));
+  table.push_back(boolean("method.step_by_step", method, &MethodConfig::step_by_step,
+                          "gptq, solver reference on a GPU: one tensor operation after another, as "
+                          "published, for its time; else blocks of columns in one kernel each, "
+                          "with the same bits"));
   table.push_back(choice("method.compute", method, &MethodConfig::compute,
                          {{"float32", ComputeDtype::kFloat32}, {"float64", ComputeDtype::kFloat64}},
                          "dtype of the solver"));

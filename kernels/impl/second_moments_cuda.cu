@@ -287,6 +287,8 @@ __global__ void __launch_bounds__(kThreads, 1) __cluster_dims__(kBlocks)
   }
   // No block leaves while the other still writes to its memory.
   hopper::sync_cluster();
+#else
+  __trap();  // has_second_moments_cuda() says no
 #endif
 }
 
@@ -372,6 +374,9 @@ CUtensorMap map_of(const SecondMoments& problem) {
 }  // namespace
 
 bool has_second_moments_cuda() {
+#ifndef GPTQB_SM90A
+  return false;  // built for other architectures
+#endif
   return attribute(cudaDevAttrComputeCapabilityMajor) == 9 &&
          attribute(cudaDevAttrComputeCapabilityMinor) == 0;
 }

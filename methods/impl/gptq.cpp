@@ -76,7 +76,7 @@ class Gptq : public Quantizer {
         .compat = problem.compat};
     switch (problem.method.solver) {
       case SolverKind::kReference:
-        return sweep_reference(sweep, factor);
+        return sweep_reference(sweep, factor, problem.method.step_by_step);
       case SolverKind::kInverseUpdates:
         return sweep_inverse_updates(sweep, factor);
       case SolverKind::kFast:

@@ -52,7 +52,7 @@ at::Tensor inputs(int64_t columns, at::Device device) {
 double solve(const SweepProblem& problem, const Factor& factor, bool published) {
   const Stopwatch watch(problem.weights.device());
   if (published)
-    sweep_reference(problem, factor);
+    sweep_reference(problem, factor, /*step_by_step=*/true);
   else
     sweep_fast(problem, factor);
   return watch.seconds();
@@ -93,7 +93,7 @@ void measure(int64_t rows, int64_t columns, at::Device device, int64_t repetitio
     const Stopwatch watch(device);
     FactorFailure failure;
     const auto factor = factorize_reference(prepare_hessian(h, 0.01, problem.method), failure);
-    if (factor) sweep_reference(problem, *factor);
+    if (factor) sweep_reference(problem, *factor, /*step_by_step=*/true);
     times.published.push_back(watch.seconds());
   }
   std::printf("%lldx%lld", static_cast<long long>(rows), static_cast<long long>(columns));

@@ -124,7 +124,8 @@ Timing run_solver(const SweepProblem& problem, const at::Tensor& hessian, bool r
                                 : factorize_fast(std::move(prepared), failure);
   if (!factor) std::abort();
   const double factored = now();
-  const auto result = reference ? sweep_reference(problem, *factor) : sweep_fast(problem, *factor);
+  const auto result = reference ? sweep_reference(problem, *factor, /*step_by_step=*/true)
+                                : sweep_fast(problem, *factor);
   return {factored - start, now() - start, result.loss};
 }
 

@@ -48,7 +48,7 @@ TEST_P(ForwardOpsCuda, SiluMultiplyTakesSizesThatNoVectorFits) {
 TEST_P(ForwardOpsCuda, RmsNormEqualsTensorOperations) {
   at::manual_seed(2);
   for (const int64_t width :
-       {8, 24, 32, 40, 100, 576, 2048, 4096, 5120, 6656, 8160, 8168, 8192, 9216})
+       {8, 24, 32, 40, 100, 120, 128, 136, 576, 2048, 4096, 5120, 6656, 8160, 8168, 8192, 9216})
     for (const int64_t rows : {1, 15, 16, 77, 1000, 3001}) {
       const auto x = at::randn({rows, width}, on_gpu(GetParam())) * 5;
       const auto scale = at::randn({width}, on_gpu(GetParam()));

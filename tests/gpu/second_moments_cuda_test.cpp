@@ -59,7 +59,7 @@ TEST(SecondMomentsCuda, Float32InputsKeepFloat32Products) {
   EXPECT_TRUE(at::allclose(sum.to(at::kDouble).triu(), at::mm(wide.t(), wide).triu(), 1e-4, 1e-2));
 }
 
-// Blocks add to one tile in turns, so that the order of sums does not depend on who is first.
+// One cluster owns a tile, and a second kernel adds what was split, in order.
 TEST(SecondMomentsCuda, TwoRunsGiveTheSameBits) {
   at::manual_seed(3);
   const auto x = at::randn({40000, 4096}, at::kFloat).to(at::kHalf).cuda();
