@@ -118,7 +118,9 @@ TEST_P(BloomOpsCuda, AttentionByQueriesIsThatByHeads) {
     const double step = GetParam() == at::kHalf ? 1.0 / 1024 : 1.0 / 128;
     const auto close = at::isclose(mixed, expected, 2 * step, 2 * step);
     EXPECT_GT(close.to(at::kFloat).mean().item<double>(), 0.97) << seqlen;
-    EXPECT_LT(((mixed - expected).norm() / expected.norm()).item<double>(), 0.02) << seqlen;
+    EXPECT_LT(((mixed - expected).norm() / expected.norm()).item<double>(),
+              GetParam() == at::kHalf ? 0.02 : 0.05)
+        << seqlen;
   }
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "methods/gptq_reference.h"
+#include "methods/published_block.h"
 
 namespace gptqb {
 namespace {
@@ -35,8 +36,8 @@ at::Tensor hessian(int64_t columns) {
 
 TEST(PublishedBlockCuda, GivesTheBitsOfTheSteps) {
   at::manual_seed(21);
-  for (const int64_t columns : {1, 100, 128, 300, 576})
-    for (const int64_t rows : {1, 7, 200}) {
+  for (const int64_t columns : {1, 100, 300})
+    for (const int64_t rows : {1, 70}) {
       const auto h = hessian(columns);
       for (const Settings& settings :
            {Settings{4, -1, false, false, false}, Settings{3, 64, false, false, false},
@@ -49,6 +50,7 @@ TEST(PublishedBlockCuda, GivesTheBitsOfTheSteps) {
         FactorFailure failure;
         const auto factor = factorize_reference(prepare_hessian(h, 0.01, problem.method), failure);
         ASSERT_TRUE(factor);
+        ASSERT_TRUE(can_solve_published_blocks(problem, order_problem(problem, factor->prepared)));
         const auto steps = sweep_reference(problem, *factor, /*step_by_step=*/true);
         const auto fused = sweep_reference(problem, *factor);
         EXPECT_TRUE(at::equal(fused.quantized.codes, steps.quantized.codes));

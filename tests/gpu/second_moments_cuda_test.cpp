@@ -28,7 +28,8 @@ TEST(SecondMomentsCuda, EachPrecisionIsWithinItsBound) {
       const double few = error_of(features, dtype, ProductPrecision::kTf32x3);
       const double many = error_of(features, dtype, ProductPrecision::kTf32);
       EXPECT_LT(plain, 4e-6);
-      EXPECT_LT(few, 2e-5);
+      // Issue 5 asks for 2e-5; float32 products, of up to kNarrow columns, and cuBLAS do better.
+      EXPECT_LT(few, features > kNarrow && features % 8 == 0 ? 2e-5 : 5e-6);
       EXPECT_LT(many, 1e-4);
     }
 }
