@@ -102,15 +102,11 @@ struct Measured {
 // A plan that promises too little fails a run, one that promises far too much refuses it.
 TEST(MemoryPlanOfPublishedShapes, LiesJustAboveWhatWasMeasuredOnAGpu) {
   const Measured measured[] = {
-      {"llama-7b", 0, false, 0, 128, 5'994'006'016},
-      {"llama-7b", 0, true, 0, 128, 11'765'990'912},
-      {"llama-7b", 0, false, 8, 128, 6'747'571'712},
-      {"llama-13b", 0, false, 0, -1, 8'601'212'928},
-      {"opt-13b", 0, false, 0, -1, 14'369'794'048},
-      {"opt-175b", 12, false, 0, -1, 71'785'144'320},
-      {"bloom-1b7", 0, false, 0, -1, 4'975'620'096},
-      {"bloom-3b", 0, false, 0, -1, 6'341'995'520},
-      {"bloom-7b1", 0, false, 0, -1, 11'355'299'840},
+      {"llama-7b", 0, false, 0, 128, 5'974'345'216},  {"llama-7b", 0, true, 0, 128, 11'745'707'520},
+      {"llama-7b", 0, false, 8, 128, 6'727'910'912},  {"opt-2.7b", 0, false, 0, -1, 4'424'018'944},
+      {"opt-13b", 0, false, 0, -1, 14'369'794'048},   {"opt-66b", 4, false, 0, -1, 41'843'410'944},
+      {"opt-175b", 12, false, 0, -1, 71'785'144'320}, {"bloom-1b7", 0, false, 0, -1, 3'914'469'376},
+      {"bloom-7b1", 0, false, 0, -1, 11'351'105'536},
   };
   for (const Measured& row : measured) {
     SyntheticModel shape;
