@@ -73,8 +73,17 @@ at::Tensor order_on(at::Device device, const at::Tensor& order) {
   return order.defined() ? order.to(device).contiguous() : order;
 }
 
-const int64_t* data_or_null(const at::Tensor& order) {
-  return order.defined() ? order.const_data_ptr<int64_t>() : nullptr;
+// `place` must outlive it.
+template <class T>
+kernels::Transpose<T> transpose_of(int64_t rows, int64_t columns, const at::Tensor& in,
+                                   const at::Tensor& place, const at::Tensor& out) {
+  return {.rows = rows,
+          .columns = columns,
+          .in = in.const_data_ptr<T>(),
+          .in_stride = in.stride(0),
+          .place = place.defined() ? place.const_data_ptr<int64_t>() : nullptr,
+          .out = out.mutable_data_ptr<T>(),
+          .out_stride = out.stride(0)};
 }
 
 }  // namespace
@@ -96,14 +105,9 @@ void take_columns(const at::Tensor& weights, const at::Tensor& order, at::Tensor
       out.is_contiguous()) {
     const auto place = order_on(weights.device(), order);
     const DeviceStream stream(weights.device());
-    kernels::take_columns_cuda({.rows = weights.size(0),
-                                .columns = weights.size(1),
-                                .in = weights.const_data_ptr<float>(),
-                                .in_stride = weights.stride(0),
-                                .place = data_or_null(place),
-                                .out = out.mutable_data_ptr<float>(),
-                                .out_stride = out.stride(0)},
-                               stream.handle());
+    kernels::take_columns_cuda(
+        transpose_of<float>(weights.size(0), weights.size(1), weights, place, out),
+        stream.handle());
     return;
   }
   if (!weights.is_cpu()) {
@@ -121,14 +125,8 @@ void put_columns(const at::Tensor& codes, const at::Tensor& order, at::Tensor ou
   if (codes.is_cuda() && codes.is_contiguous() && out.stride(1) == 1) {
     const auto place = order_on(codes.device(), order);
     const DeviceStream stream(codes.device());
-    kernels::put_columns_cuda({.rows = codes.size(1),
-                               .columns = codes.size(0),
-                               .in = codes.const_data_ptr<uint8_t>(),
-                               .in_stride = codes.stride(0),
-                               .place = data_or_null(place),
-                               .out = out.mutable_data_ptr<uint8_t>(),
-                               .out_stride = out.stride(0)},
-                              stream.handle());
+    kernels::put_columns_cuda(
+        transpose_of<uint8_t>(codes.size(1), codes.size(0), codes, place, out), stream.handle());
     return;
   }
   if (!codes.is_cpu()) {

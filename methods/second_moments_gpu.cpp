@@ -4,6 +4,7 @@
 
 #include "kernels/second_moments.h"
 #include "methods/device_stream.h"
+#include "methods/half_type.h"
 #include "methods/sum_in_float32.h"
 
 namespace gptqb {
@@ -70,8 +71,7 @@ void add_by_kernel(at::Tensor& sum, const at::Tensor& x, int64_t tokens) {
   const auto workspace =
       at::empty({kernels::second_moments_workspace(x.size(0), x.size(1), tokens)}, sum.options());
   const auto pace = at::empty({1}, x.options().dtype(at::kInt));
-  kernels::second_moments_cuda({.type = x.scalar_type() == at::kHalf ? kernels::HalfType::kFloat16
-                                                                     : kernels::HalfType::kBFloat16,
+  kernels::second_moments_cuda({.type = half_type(x),
                                 .tokens = x.size(0),
                                 .features = x.size(1),
                                 .tokens_at_once = tokens,

@@ -6,16 +6,12 @@
 
 #include "kernels/forward.h"
 #include "methods/device_stream.h"
+#include "methods/half_type.h"
 
 namespace gptqb {
 namespace {
 
-using kernels::HalfType;
 using kernels::kHalfVector;
-
-HalfType half_type(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kHalf ? HalfType::kFloat16 : HalfType::kBFloat16;
-}
 
 bool aligned(const at::Tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % (2 * kHalfVector) == 0;

@@ -27,7 +27,7 @@ __device__ inline void init_barrier(uint64_t* barrier, uint32_t arrivals) {
                : "memory");
 }
 
-// Makes barriers known to the copy engine. Before the block's first __syncthreads.
+// Makes barriers known to the copy engine. Before the first sync_cluster.
 __device__ inline void publish_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }

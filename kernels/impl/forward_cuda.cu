@@ -8,6 +8,7 @@ namespace gptqb::kernels {
 namespace {
 
 constexpr int kThreads = 256;
+static_assert(kVector == kHalfVector);
 
 __device__ inline int64_t thread_index() {
   return static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;

@@ -85,7 +85,7 @@ void published_block_cuda(const PublishedBlock& block, void* stream) {
   const auto blocks = static_cast<unsigned>((block.rows + kWarps - 1) / kWarps);
   published_block_kernel<<<blocks, kThreads, kSharedBytes, static_cast<cudaStream_t>(stream)>>>(
       block);
-  check_cuda(cudaGetLastError(), "launch of published_block_kernel");
+  GPTQB_CUDA_LAUNCHED("published_block_kernel");
 }
 
 }  // namespace gptqb::kernels

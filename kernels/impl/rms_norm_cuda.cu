@@ -86,7 +86,7 @@ void launch(const RmsNorm& problem, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>((problem.rows + rows_a_block - 1) / rows_a_block);
   const auto kernel = one_warp ? rms_norm_kernel<T, 1> : rms_norm_kernel<T, kWarps>;
   kernel<<<blocks, 32 * kWarps, 0, stream>>>(problem, one_of_columns);
-  check_cuda(cudaGetLastError(), "launch of rms_norm_kernel");
+  GPTQB_CUDA_LAUNCHED("rms_norm_kernel");
 }
 
 }  // namespace

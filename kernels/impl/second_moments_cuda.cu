@@ -140,7 +140,7 @@ class Pace {
     const int64_t all = ++runs_ * clusters_;
     for (int i = 0; i < kPatience && now() < all - kAhead * clusters_; ++i) __nanosleep(64);
   }
-  // Others need not wait for this cluster any more.
+  // This cluster is done: from now on nobody waits.
   __device__ void leave() { add(kNever); }
 
  private:
@@ -397,11 +397,11 @@ void second_moments_cuda(const SecondMoments& problem, void* stream) {
   const auto on = static_cast<cudaStream_t>(stream);
   GPTQB_CUDA(cudaMemsetAsync(problem.pace, 0, sizeof *problem.pace, on));
   kernel<<<blocks, kThreads, kSharedBytes, on>>>(map, problem, plan);
-  check_cuda(cudaGetLastError(), "launch of second_moments_kernel");
+  GPTQB_CUDA_LAUNCHED("second_moments_kernel");
   const auto rows = static_cast<unsigned>((plan.tiles - plan.whole) * kTile);
   if (rows == 0) return;
   add_splits_kernel<<<rows, kTile, 0, on>>>(problem, plan);
-  check_cuda(cudaGetLastError(), "launch of add_splits_kernel");
+  GPTQB_CUDA_LAUNCHED("add_splits_kernel");
 }
 
 }  // namespace gptqb::kernels

@@ -43,7 +43,7 @@ void launch(const Transpose<T>& problem, int64_t rows, int64_t columns, void* st
                     static_cast<unsigned>((rows + kTile - 1) / kTile));
   transpose_kernel<T, kTake>
       <<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(problem, rows, columns);
-  check_cuda(cudaGetLastError(), "launch of transpose_kernel");
+  GPTQB_CUDA_LAUNCHED("transpose_kernel");
 }
 
 }  // namespace

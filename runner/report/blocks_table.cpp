@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <map>
+#include <iterator>
 
 #include "common/hash.h"
 #include "runner/report/markdown_sections.h"
@@ -11,14 +11,6 @@ namespace gptqb {
 namespace {
 
 constexpr const char* kBlockSize = "method.block_size";
-
-// Settings without the block size: equal for cells that differ in nothing else.
-std::string key_of(const Record& record) {
-  std::string key;
-  for (const auto& [name, value] : record.settings)
-    if (name != kBlockSize) key += name + "=" + value + "\n";
-  return key;
-}
 
 // The first digits of a hash over all layers.
 std::string codes_text(const Record& record) {
@@ -44,15 +36,10 @@ bool has_codes(const Record& record) {
 }  // namespace
 
 std::string blocks_table(const RecordPointers& rows) {
-  std::vector<RecordPointers> groups;
-  std::map<std::string, size_t> place;
-  for (const Record* row : rows) {
-    if (!has_codes(*row)) continue;
-    const auto [at, is_new] = place.emplace(key_of(*row), groups.size());
-    if (is_new) groups.emplace_back();
-    groups[at->second].push_back(row);
-  }
-  std::erase_if(groups, [](const RecordPointers& group) { return group.size() < 2; });
+  RecordPointers usable;
+  std::copy_if(rows.begin(), rows.end(), std::back_inserter(usable),
+               [](const Record* row) { return has_codes(*row); });
+  const auto groups = alike_but_for(usable, {kBlockSize});
   if (groups.empty()) return "";
 
   RecordPointers shown;

@@ -60,6 +60,23 @@ std::vector<std::pair<std::string, std::string>> shared_settings(
   return result;
 }
 
+std::vector<std::vector<const Record*>> alike_but_for(const std::vector<const Record*>& records,
+                                                      const std::vector<std::string>& keys) {
+  std::vector<std::vector<const Record*>> groups;
+  std::map<std::string, size_t> place;
+  for (const Record* record : records) {
+    std::string others;
+    for (const auto& [name, value] : record->settings)
+      if (std::find(keys.begin(), keys.end(), name) == keys.end())
+        others += name + "=" + value + "\n";
+    const auto [at, is_new] = place.emplace(others, groups.size());
+    if (is_new) groups.emplace_back();
+    groups[at->second].push_back(record);
+  }
+  std::erase_if(groups, [](const auto& group) { return group.size() < 2; });
+  return groups;
+}
+
 std::string cell_label(const Record& record) {
   std::string label = record.setting("method.name");
   const std::string bits = record.setting("quant.bits");

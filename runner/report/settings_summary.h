@@ -21,6 +21,11 @@ std::vector<std::string> varying_beside_label(const std::vector<const Record*>& 
 std::vector<std::pair<std::string, std::string>> shared_settings(
     const std::vector<const Record*>& records);
 
+// Records that differ in no setting but `keys`, two or more together: groups and their records in
+// the order given.
+std::vector<std::vector<const Record*>> alike_but_for(const std::vector<const Record*>& records,
+                                                      const std::vector<std::string>& keys);
+
 // "gptq 4 bits, groups of 128" of a record; "none" for the dense model.
 std::string cell_label(const Record& record);
 

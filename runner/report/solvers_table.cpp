@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <tuple>
 
@@ -11,15 +12,8 @@ namespace gptqb {
 namespace {
 
 constexpr const char* kSolver = "method.solver";
+constexpr const char* kPrecision = "method.precision";
 constexpr const char* kPublished = "reference";
-
-// Settings without those that only a solver has: equal for cells that solve the same layers.
-std::string key_of(const Record& record) {
-  std::string key;
-  for (const auto& [name, value] : record.settings)
-    if (name != kSolver && name != "method.precision") key += name + "=" + value + "\n";
-  return key;
-}
 
 bool has_times(const Record& record) {
   return record.status == CellStatus::kOk && !record.setting(kSolver).empty() &&
@@ -77,22 +71,17 @@ std::string ratio_text(double published, double own) {
 }  // namespace
 
 std::string solvers_table(const RecordPointers& rows) {
-  std::vector<RecordPointers> groups;
-  std::map<std::string, size_t> place;
-  for (const Record* row : rows) {
-    if (!has_times(*row)) continue;
-    const auto [at, is_new] = place.emplace(key_of(*row), groups.size());
-    if (is_new) groups.emplace_back();
-    groups[at->second].push_back(row);
-  }
-  std::erase_if(groups, [](const RecordPointers& group) { return group.size() < 2; });
+  RecordPointers usable;
+  std::copy_if(rows.begin(), rows.end(), std::back_inserter(usable),
+               [](const Record* row) { return has_times(*row); });
+  const auto groups = alike_but_for(usable, {kSolver, kPrecision});
   if (groups.empty()) return "";
 
   RecordPointers shown;
   for (const RecordPointers& group : groups) shown.insert(shown.end(), group.begin(), group.end());
   auto settings = varying_beside_label(shown);
   std::erase(settings, kSolver);
-  std::erase(settings, "method.precision");
+  std::erase(settings, kPrecision);
   MarkdownTable table;
   table.add_column("rows x columns", true);
   table.add_column("cells");

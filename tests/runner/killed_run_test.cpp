@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <random>
 #include <sstream>
@@ -15,6 +14,7 @@
 #include "runner/cli.h"
 #include "runner/record.h"
 #include "tests/runner/spawned_program.h"
+#include "tests/support/solve.h"
 #include "tests/support/temporary_folder.h"
 
 namespace gptqb {
@@ -45,9 +45,8 @@ class KilledRun : public testing::Test {
 
   // On the device that GPTQ_BENCH_TEST_DEVICE names.
   std::vector<std::string> command(const fs::path& output) const {
-    const char* device = std::getenv("GPTQ_BENCH_TEST_DEVICE");
     return {"run",      (folder_ / "experiment.yaml").string(), "--output", output.string(),
-            "--device", device != nullptr ? device : "cpu"};
+            "--device", test::device_under_test().str()};
   }
   std::string log() const { return (folder_ / "log").string(); }
 

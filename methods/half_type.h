@@ -1,0 +1,15 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include "kernels/half_type.h"
+
+namespace gptqb {
+
+// Of a tensor of 16-bit floats.
+inline kernels::HalfType half_type(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kHalf ? kernels::HalfType::kFloat16
+                                           : kernels::HalfType::kBFloat16;
+}
+
+}  // namespace gptqb
