@@ -1,0 +1,83 @@
+// Activations times quantized weights: what all kernels for it have in common.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "common/registry.h"
+#include "kernels/half_type.h"
+#include "kernels/packed_weight.h"
+
+namespace gptqb::kernels {
+
+// y[m, n] = x[m, k] w[n, k]^T (+ bias[n]).
+struct MatmulProblem {
+  int64_t m = 1;
+  int64_t n = 0;
+  int64_t k = 0;
+  int64_t bits = 4;         // 2, 3, 4, 8; 16: weights as they are, for comparison
+  int64_t group_size = -1;  // -1: one group a row
+  bool symmetric = true;
+  bool act_order = false;  // columns of the weight are not in the order of the activations
+  bool bias = false;
+  HalfType type = HalfType::kFloat16;  // of x, y and bias
+};
+
+// What selection asks of a device; a plain value, so that selection is tested without one.
+struct MatmulDevice {
+  bool cuda = false;
+  int64_t capability = 0;  // 90 is 9.0
+  int64_t multiprocessors = 0;
+};
+
+// Pointers on the kernel's device, 16-byte aligned. Nothing is written but y and the workspace.
+struct MatmulArguments {
+  int64_t m = 1;
+  HalfType type = HalfType::kFloat16;
+  PackedView weight;
+  const void* x = nullptr;     // [m, k], rows one after the other
+  const void* bias = nullptr;  // [n] or null
+  void* y = nullptr;           // [m, n]
+  void* workspace = nullptr;   // workspace_bytes(); holds zeros before the first launch, and again
+                               // after each one
+};
+
+// One way to compute it. Stateless; sums are float32 or wider; the same inputs give the same bits.
+class MatmulKernel {
+ public:
+  virtual ~MatmulKernel() = default;
+
+  // The layout that `MatmulArguments::weight` must have: "tiles" (kernels/tile_layout.h) or "rows"
+  // (kernels/row_layout.h).
+  virtual std::string_view layout() const = 0;
+
+  // Empty, or one line why this kernel cannot run `problem` on `device`.
+  virtual std::string refusal(const MatmulProblem& problem, const MatmulDevice& device) const = 0;
+
+  virtual int64_t workspace_bytes(const MatmulProblem& problem,
+                                  const MatmulDevice& device) const = 0;
+
+  // Queued on `stream` (a cudaStream_t; null and done at return for a CPU kernel). Throws Error if
+  // the launch fails.
+  virtual void launch(const MatmulArguments& arguments, void* stream) const = 0;
+};
+
+using MatmulFactory = std::unique_ptr<MatmulKernel> (*)();
+
+// All kernels of kernels.def; entries of a build without CUDA say so in `unavailable`.
+const Registry<MatmulFactory>& matmul_kernels();
+
+// The kernel that runs a problem, and why it was chosen.
+struct MatmulChoice {
+  std::string kernel;
+  std::string reason;
+};
+
+// A pure function of its arguments. `wanted` empty: the fastest by measurement. Otherwise that
+// kernel, or Error with its reason if it cannot run: never another one.
+MatmulChoice choose_matmul(const MatmulProblem& problem, const MatmulDevice& device,
+                           const std::string& wanted = "");
+
+}  // namespace gptqb::kernels
