@@ -58,6 +58,8 @@ DeviceInfo describe(int index) {
 
 }  // namespace
 
+std::string built_without_cuda() { return ""; }
+
 CudaInfo cuda_info() {
   CudaInfo info;
   int version = 0;

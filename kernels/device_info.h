@@ -30,6 +30,9 @@ struct CudaInfo {
 // contexts).
 CudaInfo cuda_info();
 
+// Empty, or why this build has no CUDA kernels, whatever the machine has. Cheap.
+std::string built_without_cuda();
+
 // "12.8" of 12080.
 std::string cuda_version_text(int64_t version);
 

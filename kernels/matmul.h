@@ -12,12 +12,15 @@
 
 namespace gptqb::kernels {
 
+// `bits` of ternary codes, which every kernel refuses with the reason; QuantConfig::kTernary too.
+constexpr int64_t kTernaryBits = 0;
+
 // y[m, n] = x[m, k] w[n, k]^T (+ bias[n]).
 struct MatmulProblem {
   int64_t m = 1;
   int64_t n = 0;
   int64_t k = 0;
-  int64_t bits = 4;         // 2, 3, 4, 8; 16: weights as they are, for comparison
+  int64_t bits = 4;         // 2, 3, 4, 8; 16: weights as they are, for comparison; kTernaryBits
   int64_t group_size = -1;  // -1: one group a row
   bool symmetric = true;
   bool act_order = false;  // columns of the weight are not in the order of the activations
@@ -75,8 +78,9 @@ struct MatmulChoice {
   std::string reason;
 };
 
-// A pure function of its arguments. `wanted` empty: the fastest by measurement. Otherwise that
-// kernel, or Error with its reason if it cannot run: never another one.
+// A pure function of its arguments; whether this build has the kernel is matmul_kernels()' to say.
+// `wanted` empty: the fastest by measurement. Otherwise that kernel, or Error with its reason if it
+// cannot run: never another one.
 MatmulChoice choose_matmul(const MatmulProblem& problem, const MatmulDevice& device,
                            const std::string& wanted = "");
 

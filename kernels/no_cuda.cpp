@@ -3,6 +3,7 @@
 #include "kernels/device_info.h"
 #include "kernels/forward.h"
 #include "kernels/grid_fit.h"
+#include "kernels/matmul.h"
 #include "kernels/obq.h"
 #include "kernels/published_block.h"
 #include "kernels/second_moments.h"
@@ -30,6 +31,8 @@ CudaInfo cuda_info() {
   return info;
 }
 
+std::string built_without_cuda() { return kReason; }
+
 void bloom_gelu_cuda(const BloomGelu&, void*) { refuse("bloom_gelu_cuda"); }
 void causal_softmax_cuda(const CausalSoftmax&, void*) { refuse("causal_softmax_cuda"); }
 void dot_product_cuda(const DotProduct&, void*) { refuse("dot_product_cuda"); }
@@ -50,5 +53,12 @@ void split_tf32_cuda(const Tf32Split&, void*) { refuse("split_tf32_cuda"); }
 void sweep_cuda(const SweepChunk<float>&, void*) { refuse("sweep_cuda"); }
 void sweep_cuda(const SweepChunk<double>&, void*) { refuse("sweep_cuda"); }
 void take_columns_cuda(const Transpose<float>&, void*) { refuse("take_columns_cuda"); }
+
+#define GPTQB_KERNEL(name, summary)
+#define GPTQB_CUDA_KERNEL(name, summary) \
+  std::unique_ptr<MatmulKernel> make_##name() { refuse(#name); }
+#include "kernels/kernels.def"
+#undef GPTQB_KERNEL
+#undef GPTQB_CUDA_KERNEL
 
 }  // namespace gptqb::kernels

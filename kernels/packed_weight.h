@@ -24,7 +24,7 @@ struct PackedShape {
   // 128. A group is one or more of them.
   int64_t scale_span = 128;
 
-  int64_t scale_spans() const { return (packed_columns + scale_span - 1) / scale_span; }
+  constexpr int64_t scale_spans() const { return (packed_columns + scale_span - 1) / scale_span; }
 };
 
 // Bytes of each part, as a layout lays them out; every part starts at a multiple of 128 bytes.

@@ -12,11 +12,11 @@ struct QuantView {
   int64_t rows = 0;     // out features
   int64_t columns = 0;  // in features
   int64_t groups = 0;
-  int64_t bits = 4;         // 2, 3, 4 or 8
-  int64_t group_size = -1;  // columns a group, the last may have less; -1: one group a row
-  const uint8_t* codes = nullptr;           // [rows, columns], 0 .. 2^bits - 1
-  const float* scales = nullptr;            // [rows, groups], each one representable in float16
-  const uint8_t* zeros = nullptr;           // [rows, groups]
+  int64_t bits = 4;                // 2, 3, 4 or 8
+  int64_t group_size = -1;         // columns a group, the last may have less; -1: one group a row
+  const uint8_t* codes = nullptr;  // [rows, columns], 0 .. 2^bits - 1
+  const float* scales = nullptr;   // [rows, groups], each one representable in float16
+  const uint8_t* zeros = nullptr;  // [rows, groups]
   const int32_t* group_of_input = nullptr;  // [columns] or null
 };
 

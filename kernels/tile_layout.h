@@ -71,8 +71,8 @@ struct PackedParts {
 };
 void pack_tiles(const QuantView& view, const PackedShape& shape, const PackedParts& out);
 
-// The inverse: codes [rows, columns], scales and zeros [rows, groups], group_of_input [columns] (may
-// be null) in canonical form.
+// The inverse: codes [rows, columns], scales and zeros [rows, groups], group_of_input [columns]
+// (may be null) in canonical form.
 struct CanonicalParts {
   uint8_t* codes = nullptr;
   float* scales = nullptr;

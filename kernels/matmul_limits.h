@@ -1,0 +1,33 @@
+// What each kernel can run, known without a GPU and in builds without CUDA.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+
+#include "kernels/matmul.h"
+
+namespace gptqb::kernels {
+
+struct MatmulLimits {
+  std::string_view kernel;
+  std::string_view layout;
+  bool cuda = false;
+  // Compute capabilities that it runs on; 0, 0 for a CPU kernel.
+  int64_t capability_from = 0;
+  int64_t capability_to = 0;
+  int64_t m_to = std::numeric_limits<int64_t>::max();
+};
+
+// One for each kernel of kernels.def. An unknown name is an Error with the known ones.
+const MatmulLimits& matmul_limits(std::string_view kernel);
+
+// MatmulKernel::refusal() of every kernel: empty, or one line "expected X, got Y".
+std::string matmul_refusal(std::string_view kernel, const MatmulProblem& problem,
+                           const MatmulDevice& device);
+
+// The part of it that is the same for all: sizes, bits, groups.
+std::string matmul_refusal(const MatmulProblem& problem);
+
+}  // namespace gptqb::kernels
