@@ -76,4 +76,10 @@ CudaInfo cuda_info() {
   return info;
 }
 
+std::string pci_bus_id(int64_t device) {
+  char id[32] = {};
+  if (!reason(cudaDeviceGetPCIBusId(id, sizeof id, static_cast<int>(device))).empty()) return "";
+  return id;
+}
+
 }  // namespace gptqb::kernels

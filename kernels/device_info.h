@@ -33,6 +33,10 @@ CudaInfo cuda_info();
 // Empty, or why this build has no CUDA kernels, whatever the machine has. Cheap.
 std::string built_without_cuda();
 
+// "00000000:3B:00.0", by which other tools know the device with this CUDA index; "" if there is
+// none.
+std::string pci_bus_id(int64_t device);
+
 // "12.8" of 12080.
 std::string cuda_version_text(int64_t version);
 

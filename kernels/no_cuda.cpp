@@ -6,9 +6,11 @@
 #include "kernels/matmul.h"
 #include "kernels/obq.h"
 #include "kernels/published_block.h"
+#include "kernels/read_bandwidth.h"
 #include "kernels/second_moments.h"
 #include "kernels/solver.h"
 #include "kernels/tf32_split.h"
+#include "kernels/timing.h"
 #include "kernels/transpose.h"
 #include "kernels/unit_inverse.h"
 #include "kernels/word_hash.h"
@@ -33,11 +35,16 @@ CudaInfo cuda_info() {
 
 std::string built_without_cuda() { return kReason; }
 
+std::string pci_bus_id(int64_t) { return ""; }
+
 void bloom_gelu_cuda(const BloomGelu&, void*) { refuse("bloom_gelu_cuda"); }
 void causal_softmax_cuda(const CausalSoftmax&, void*) { refuse("causal_softmax_cuda"); }
+int64_t cuda_cache_bytes() { refuse("cuda_cache_bytes"); }
 void dot_product_cuda(const DotProduct&, void*) { refuse("dot_product_cuda"); }
 bool has_second_moments_cuda() { return false; }
 void fit_grids_cuda(const GridFit&, void*) { refuse("fit_grids_cuda"); }
+void fold_words_cuda(const void*, int64_t, uint32_t*, void*) { refuse("fold_words_cuda"); }
+int64_t fold_words_partials() { refuse("fold_words_partials"); }
 void hash_words_cuda(const WordHash&, void*) { refuse("hash_words_cuda"); }
 void invert_unit_cuda(const UnitInverse&, void*) { refuse("invert_unit_cuda"); }
 void obq_cuda(const ObqRows<float>&, int64_t, void*, void*) { refuse("obq_cuda"); }
@@ -53,6 +60,9 @@ void split_tf32_cuda(const Tf32Split&, void*) { refuse("split_tf32_cuda"); }
 void sweep_cuda(const SweepChunk<float>&, void*) { refuse("sweep_cuda"); }
 void sweep_cuda(const SweepChunk<double>&, void*) { refuse("sweep_cuda"); }
 void take_columns_cuda(const Transpose<float>&, void*) { refuse("take_columns_cuda"); }
+std::unique_ptr<RepetitionTimer> time_on_cuda(TimedCall, const TimingOptions&, void*) {
+  refuse("time_on_cuda");
+}
 
 #define GPTQB_KERNEL(name, summary)
 #define GPTQB_CUDA_KERNEL(name, summary) \

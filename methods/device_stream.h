@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 namespace gptqb {
@@ -20,6 +21,21 @@ class DeviceStream {
  private:
   c10::DeviceGuard current_;
   void* handle_ = nullptr;
+};
+
+// A stream other than the default one, current on `device` (a GPU) while it lives: work on it can
+// be captured in a graph.
+class SideStream {
+ public:
+  explicit SideStream(at::Device device)
+      : guard_(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device)),
+        stream_(device) {}
+  void* handle() const { return stream_.handle(); }
+  void synchronize() const { guard_.current_stream().synchronize(); }
+
+ private:
+  c10::StreamGuard guard_;
+  DeviceStream stream_;
 };
 
 }  // namespace gptqb
