@@ -7,6 +7,7 @@
 #include "kernels/obq.h"
 #include "kernels/published_block.h"
 #include "kernels/read_bandwidth.h"
+#include "kernels/published_sums.h"
 #include "kernels/second_moments.h"
 #include "kernels/solver.h"
 #include "kernels/tf32_split.h"
@@ -37,6 +38,7 @@ std::string built_without_cuda() { return kReason; }
 
 std::string pci_bus_id(int64_t) { return ""; }
 
+void add_to_running_sum_cuda(const RunningSum&, void*) { refuse("add_to_running_sum_cuda"); }
 void bloom_gelu_cuda(const BloomGelu&, void*) { refuse("bloom_gelu_cuda"); }
 void causal_softmax_cuda(const CausalSoftmax&, void*) { refuse("causal_softmax_cuda"); }
 int64_t cuda_cache_bytes() { refuse("cuda_cache_bytes"); }
@@ -53,6 +55,7 @@ void published_block_cuda(const PublishedBlock&, void*) { refuse("published_bloc
 void put_columns_cuda(const Transpose<uint8_t>&, void*) { refuse("put_columns_cuda"); }
 void rms_norm_cuda(const RmsNorm&, void*) { refuse("rms_norm_cuda"); }
 void rotate_cuda(const Rotate&, void*) { refuse("rotate_cuda"); }
+void scale_inputs_cuda(const ScaledInputs&, void*) { refuse("scale_inputs_cuda"); }
 void second_moments_cuda(const SecondMoments&, void*) { refuse("second_moments_cuda"); }
 int64_t second_moments_workspace(int64_t, int64_t, int64_t) { refuse("second_moments_workspace"); }
 void silu_multiply_cuda(const SiluMultiply&, void*) { refuse("silu_multiply_cuda"); }

@@ -113,6 +113,11 @@ class BlockModel {
   virtual BlockActivations begin(const at::Tensor& hidden) = 0;
   virtual void run_stage(size_t stage, BlockActivations& activations) = 0;
 
+  // Whether begin and run_stage of the loaded block, once run on a shape, launch the same kernels
+  // on the same weights for each input of that shape and never wait for the device, so that they
+  // may be recorded (methods/graph_replay.h) until the block is replaced in or released.
+  virtual bool recordable() const { return false; }
+
   // Of the loaded block: a linear's weight [out, in] in the model's dtype on its device, as loaded
   // or replaced.
   virtual at::Tensor weight(const std::string& linear) const = 0;

@@ -11,6 +11,8 @@ namespace {
 // Windows that wait to be added to the published sums.
 constexpr int64_t kWindowsAtOnce = 16;
 constexpr int64_t kWaitingBytes = int64_t{1} << 26;
+// Recording a pass costs as much as running it a few times.
+constexpr size_t kWindowsToRecord = 16;
 
 }  // namespace
 
@@ -25,11 +27,25 @@ Stream BlockPasses::embed(const at::Tensor& ids) {
   return stream;
 }
 
+bool BlockPasses::worth_recording(const Stream& stream) const {
+  if (stream.size() < kWindowsToRecord || !GraphReplay::available(model_.device()) ||
+      !model_.recordable())
+    return false;
+  for (const auto& chunk : stream.chunks())
+    if (chunk.size(0) != 1 || chunk.sizes() != stream.chunks().front().sizes()) return false;
+  return true;
+}
+
 void BlockPasses::run(Stream& stream) {
   clock_.enter("forward");
+  const bool recorded = worth_recording(stream);
+  if (recorded)
+    replay_.record([&](const at::Tensor& hidden) { return std::vector{model_.run_block(hidden)}; },
+                   stream.get(0));
   for (size_t i = 0; i < stream.size(); ++i) {
     throw_if_interrupted();
-    stream.set(i, model_.run_block(stream.get(i)));
+    stream.set(
+        i, recorded ? replay_.run(stream.get(i)).front().clone() : model_.run_block(stream.get(i)));
   }
 }
 
@@ -43,16 +59,45 @@ Stream BlockPasses::collect_all(const BlockPlan& plan, const Stream& stream, Sta
                                 bool to_the_end, std::vector<StageData>& data) {
   clock_.enter("forward");
   const size_t needed = stages_with_work(plan);
-  Stream outputs = empty_stream();
-  for (size_t i = 0; i < stream.size(); ++i) {
-    throw_if_interrupted();
-    auto activations = model_.begin(stream.get(i));
+  // Hands on what statistics want of one chunk; returns what leaves the block.
+  const auto pass = [&](const at::Tensor& hidden, const auto& take) {
+    auto activations = model_.begin(hidden);
     for (size_t stage = 0; stage < plan.size(); ++stage) {
-      if (has_work(plan[stage])) add(activations.input, member, data[stage]);
+      if (has_work(plan[stage])) take(stage, activations.input);
       if (!to_the_end && stage + 1 >= needed) break;
       model_.run_stage(stage, activations);
     }
-    if (to_the_end) outputs.add(activations.residual);
+    return activations.residual;
+  };
+  const auto take = [&](size_t stage, const at::Tensor& input) { add(input, member, data[stage]); };
+
+  std::vector<size_t> taken;  // stages, in the order in which a recorded pass puts their inputs out
+  const bool recorded = worth_recording(stream);
+  if (recorded)
+    replay_.record(
+        [&](const at::Tensor& hidden) {
+          taken.clear();
+          std::vector<at::Tensor> inputs;
+          const at::Tensor output = pass(hidden, [&](size_t stage, const at::Tensor& input) {
+            taken.push_back(stage);
+            inputs.push_back(input);
+          });
+          inputs.push_back(output);
+          return inputs;
+        },
+        stream.get(0));
+
+  Stream outputs = empty_stream();
+  for (size_t i = 0; i < stream.size(); ++i) {
+    throw_if_interrupted();
+    if (!recorded) {
+      const at::Tensor output = pass(stream.get(i), take);
+      if (to_the_end) outputs.add(output);
+      continue;
+    }
+    const auto& results = replay_.run(stream.get(i));
+    for (size_t k = 0; k < taken.size(); ++k) take(taken[k], results[k].clone());
+    if (to_the_end) outputs.add(results.back().clone());
   }
   for (StageData& stage : data) add_waiting(member, stage);
   return outputs;

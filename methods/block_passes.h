@@ -9,6 +9,7 @@
 #include "methods/block_model.h"
 #include "methods/calibration.h"
 #include "methods/clock.h"
+#include "methods/graph_replay.h"
 #include "methods/hessian.h"
 #include "methods/layer_plan.h"
 
@@ -68,11 +69,14 @@ class BlockPasses {
 
  private:
   Stream empty_stream() const { return {model_.device(), options_.activations_on_host}; }
+  // Whether `stream` is many single windows, which launches would hold up.
+  bool worth_recording(const Stream& stream) const;
 
   BlockModel& model_;
   const QuantizeOptions& options_;
   PhaseClock& clock_;
   std::optional<double> outlier_threshold_;
+  GraphReplay replay_;
 };
 
 }  // namespace gptqb

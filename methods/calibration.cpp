@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/error.h"
+#include "methods/published_sums.h"
 #include "methods/second_moments_cpu.h"
 #include "methods/second_moments_gpu.h"
 
@@ -29,9 +30,8 @@ CalibrationStats::CalibrationStats(int64_t in_features, at::Device device,
 void CalibrationStats::add_published(const at::Tensor& x) {
   for (int64_t i = 0; i < x.size(0); ++i) {
     const auto before = static_cast<double>(sequences_ + i);
-    sum_.mul_(before / (before + 1));
-    const auto inputs = x[i].t().to(at::kFloat).mul(std::sqrt(2 / (before + 1)));
-    sum_.add_(at::matmul(inputs, inputs.t()));
+    const auto inputs = published_inputs(x[i], std::sqrt(2 / (before + 1)));
+    add_published_product(sum_, before / (before + 1), at::matmul(inputs, inputs.t()));
   }
 }
 

@@ -62,6 +62,8 @@ class Decoder : public CausalLm {
   void load_block(int64_t block) override;
   void release_block() override;
   double read_busy_seconds() const override { return read_seconds_ + ahead_.busy_seconds(); }
+  // Linears that round their inputs look for outliers, which waits.
+  bool recordable() const override { return block_int8_.empty(); }
   at::Tensor weight(const std::string& linear) const override;
   void replace(const std::string& linear, const LinearReplacement& replacement) override;
   void leave_replaced_to(ReplacedShelf* shelf) override { replaced_.leave_to(shelf); }
