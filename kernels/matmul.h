@@ -43,8 +43,7 @@ struct MatmulArguments {
   const void* x = nullptr;     // [m, k], rows one after the other
   const void* bias = nullptr;  // [n] or null
   void* y = nullptr;           // [m, n]
-  void* workspace = nullptr;   // workspace_bytes(); holds zeros before the first launch, and again
-                               // after each one
+  void* workspace = nullptr;   // workspace_bytes(), used up; one launch at a time
 };
 
 // One way to compute it. Stateless; sums are float32 or wider; the same inputs give the same bits.

@@ -1,10 +1,10 @@
 // The packed layout "tiles", which all CUDA kernels read.
 //
-// Rows are padded to strips of 64, columns to blocks of 128. A tile is one strip by one block; the
+// Rows are padded to strips of 32, columns to blocks of 128. A tile is one strip by one block; the
 // tiles of a strip follow each other by block, strips follow each other:
 //
-//   codes:  [strips][blocks][4 warps][chunks][32 lanes][words of a chunk] u32
-//   scales: [strips][scale spans][64] f16      zeros: the same, u8
+//   codes:  [strips][blocks][2 warps][chunks][32 lanes][words of a chunk] u32
+//   scales: [strips][scale spans][32] f16      zeros: the same, u8
 //
 // Inside a tile, warp w owns rows 16w .. 16w + 15 and each lane holds what it feeds to the tensor
 // cores: for each of the 8 steps s of 16 columns, the operand A of an m16n8k16 product (PTX ISA,
@@ -46,7 +46,7 @@
 
 namespace gptqb::kernels {
 
-constexpr int64_t kTileRows = 64;
+constexpr int64_t kTileRows = 32;
 constexpr int64_t kTileColumns = 128;
 
 // Words of one tile.
