@@ -43,6 +43,7 @@ struct PackedView {
   const uint16_t* scales = nullptr;  // float16 bits
   const uint8_t* zeros = nullptr;    // null if symmetric
   // [packed_columns]: the canonical column of each packed one, -1 for padding; null unless ordered.
+  // Then [scale spans]: the group of each, -1 for padding, which only unpacking reads.
   const int32_t* input_order = nullptr;
 };
 

@@ -42,6 +42,7 @@
 #include <string>
 
 #include "kernels/packed_weight.h"
+#include "kernels/packing.h"
 #include "kernels/quant_view.h"
 
 namespace gptqb::kernels {
@@ -52,33 +53,18 @@ constexpr int64_t kTileColumns = 128;
 // Words of one tile.
 constexpr int64_t tile_words(int64_t bits) { return kTileRows * kTileColumns * bits / 32; }
 
-// Empty, or why `view` cannot be packed: bits other than 2, 3, 4, 8, a group size that is no
-// multiple of 16, a scale that float16 does not hold, a code or a group out of range.
+// packing_refusal() (kernels/packing.h).
 std::string tiles_refusal(const QuantView& view);
 
-// How `view` is laid out. Natural order if group_of_input is null or i / group_size; else columns
-// are sorted by group, stably, and each group is padded to a multiple of its scale span.
+// How `view` is laid out: packed_shape().
 PackedShape tiles_shape(const QuantView& view);
 PackedBytes tiles_bytes(const PackedShape& shape);
 
 // Writes all parts, padding included; in parallel over strips. `out` points to writable host memory
-// of tiles_bytes(). Throws Error with tiles_refusal().
-struct PackedParts {
-  uint32_t* codes = nullptr;
-  uint16_t* scales = nullptr;
-  uint8_t* zeros = nullptr;
-  int32_t* input_order = nullptr;
-};
+// of tiles_bytes(), codes 16-byte aligned. Throws Error with tiles_refusal().
 void pack_tiles(const QuantView& view, const PackedShape& shape, const PackedParts& out);
 
-// The inverse: codes [rows, columns], scales and zeros [rows, groups], group_of_input [columns]
-// (may be null) in canonical form.
-struct CanonicalParts {
-  uint8_t* codes = nullptr;
-  float* scales = nullptr;
-  uint8_t* zeros = nullptr;
-  int32_t* group_of_input = nullptr;
-};
+// The inverse.
 void unpack_tiles(const PackedView& view, const CanonicalParts& out);
 
 }  // namespace gptqb::kernels

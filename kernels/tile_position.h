@@ -16,7 +16,7 @@ struct TileBit {
   int shift;
 };
 
-// Bit `bit` of the code at `row` (0 .. 63) and `column` (0 .. 127) of a tile.
+// Bit `bit` of the code at `row` and `column` of a tile.
 GPTQB_HOST_DEVICE constexpr TileBit tile_bit(int64_t bits, int64_t row, int64_t column,
                                              int64_t bit) {
   // Which lane of which warp feeds it to the tensor cores, and in which register.

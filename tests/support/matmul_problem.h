@@ -146,9 +146,9 @@ inline MatmulData matmul_data(const MatmulCase& wanted, uint64_t seed = 1) {
 struct MatmulRounding {
   // Of a sum, in units of the sum of its terms' sizes: additions in a row x 2^-24 in float32.
   double sums = 0;
-  // Of each weight before it is multiplied: 2^-11 if it is a float16, 2^-8 a bfloat16, 0 if a
-  // product is taken with the code itself.
-  double weights = 0;
+  // Of each product x w: 2^-11 for weights made float16, 2^-8 for bfloat16; or as `sums`, where
+  // zero points are taken off codes before anything is rounded.
+  double products = 0;
   // Of each activation, in units of the largest one in its group.
   double inputs = 0;
 };
@@ -159,7 +159,7 @@ struct MatmulExact {
   std::vector<double> bound;
 };
 
-// |error| <= sums * sum |x| s (code + zero) + weights * sum |x w| + inputs * sum max|x| |w| + the
+// |error| <= sums * sum |x| s (code + zero) + products * sum |x w| + inputs * sum max|x| |w| + the
 // rounding of y itself. Terms of sums count with code and zero apart, as kernels may take them.
 inline MatmulExact exact_matmul(const MatmulData& data, const MatmulRounding& rounding) {
   const MatmulCase& of = data.of;
@@ -197,7 +197,7 @@ inline MatmulExact exact_matmul(const MatmulData& data, const MatmulRounding& ro
       const auto at = static_cast<size_t>(token * of.n + row);
       exact.y[at] = sum;
       const double computed =
-          rounding.sums * terms + rounding.weights * products + rounding.inputs * spread;
+          rounding.sums * terms + rounding.products * products + rounding.inputs * spread;
       // Half a step of the result's type, and half of its smallest step.
       const bool half = of.type == HalfType::kFloat16;
       exact.bound[at] =

@@ -1,0 +1,72 @@
+// What all packed layouts do alike: what they refuse, in which order columns lie, where scales go.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/packed_weight.h"
+#include "kernels/quant_view.h"
+
+namespace gptqb::kernels {
+
+// Where the parts of a packed weight are written.
+struct PackedParts {
+  uint32_t* codes = nullptr;
+  uint16_t* scales = nullptr;
+  uint8_t* zeros = nullptr;
+  int32_t* input_order = nullptr;
+};
+
+// Where a canonical form is written: codes [rows, columns], scales and zeros [rows, groups],
+// group_of_input [columns] (may be null).
+struct CanonicalParts {
+  uint8_t* codes = nullptr;
+  float* scales = nullptr;
+  uint8_t* zeros = nullptr;
+  int32_t* group_of_input = nullptr;
+};
+
+// Empty, or why `view` cannot be packed: bits other than 2, 3, 4, 8, a group size that is no
+// multiple of 16, a scale that float16 does not hold, a code or a group out of range. Names the
+// place.
+std::string packing_refusal(const QuantView& view);
+
+// The place that errors of packing name.
+constexpr const char* kPacking = "packed weight";
+
+// `view` with rows and columns padded to multiples of these. Natural order if group_of_input is
+// null or i / group_size; else columns are sorted by group, stably, and each group is padded to a
+// multiple of its scale span, an empty one to a whole span. Throws Error with packing_refusal(),
+// but for what it says of codes, scales and zeros.
+PackedShape packed_shape(const QuantView& view, int64_t row_multiple, int64_t column_multiple);
+
+// The parts of PackedView::input_order: the canonical column of each packed one, then the group of
+// each scale span (-1 for padding).
+std::vector<int32_t> packed_order(const QuantView& view, const PackedShape& shape);
+
+// The group of each scale span, -1 for padding.
+std::vector<int32_t> groups_of_spans(const PackedShape& shape, const int32_t* input_order);
+
+// Codes of one row in packed order, zeros where padded; `order` null for natural order.
+void gather_row(const uint8_t* codes, const PackedShape& shape, const int32_t* order,
+                uint8_t* packed);
+// The inverse: padding is left out.
+void scatter_row(const uint8_t* packed, const PackedShape& shape, const int32_t* order,
+                 uint8_t* codes);
+
+// Scales and zeros of `rows` rows beside each other for each scale span: [row blocks][spans][rows].
+// Padding is 0. One row block at a time.
+void pack_grids(const QuantView& view, const PackedShape& shape, const std::vector<int32_t>& groups,
+                int64_t rows, int64_t block, const PackedParts& out);
+void unpack_grids(const PackedView& view, const std::vector<int32_t>& groups, int64_t rows,
+                  int64_t block, const CanonicalParts& out);
+
+// group_of_input of the canonical form.
+void unpack_order(const PackedView& view, const std::vector<int32_t>& groups,
+                  int32_t* group_of_input);
+
+// `bytes` with the padding that lets the next part start at a multiple of 128.
+constexpr int64_t part_bytes(int64_t bytes) { return (bytes + 127) / 128 * 128; }
+
+}  // namespace gptqb::kernels

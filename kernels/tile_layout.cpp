@@ -1,0 +1,262 @@
+#include "kernels/tile_layout.h"
+
+#include <cstring>
+#include <memory>
+
+#include "common/error.h"
+#include "kernels/impl/parallel.h"
+
+namespace gptqb::kernels {
+namespace {
+
+// Vectors of 16 bytes, which every x86-64 has: more would not help, memory is the limit.
+using Bytes [[gnu::vector_size(16)]] = uint8_t;
+using Halves [[gnu::vector_size(16)]] = uint16_t;  // the halves of four words, of lanes c = 0 .. 3
+using Words [[gnu::vector_size(16)]] = uint32_t;
+using FewBytes [[gnu::vector_size(8)]] = uint8_t;
+
+// The codes of a row and a step: columns 0 .. 7 (pairs of c = 0 .. 3), and 8 .. 15.
+struct StepPairs {
+  Halves lower, upper;
+};
+
+[[gnu::always_inline]] inline StepPairs load_step(const uint8_t* codes) {
+  FewBytes lower;
+  FewBytes upper;
+  std::memcpy(&lower, codes, sizeof(lower));
+  std::memcpy(&upper, codes + 8, sizeof(upper));
+  return {__builtin_convertvector(lower, Halves), __builtin_convertvector(upper, Halves)};
+}
+
+[[gnu::always_inline]] inline void store_step(const StepPairs& pairs, uint8_t* codes) {
+  const FewBytes lower = __builtin_convertvector(pairs.lower, FewBytes);
+  const FewBytes upper = __builtin_convertvector(pairs.upper, FewBytes);
+  std::memcpy(codes, &lower, sizeof(lower));
+  std::memcpy(codes + 8, &upper, sizeof(upper));
+}
+
+constexpr int64_t kSteps = kTileColumns / 16;
+
+// The words of one row of a tile, `words` apart: of row g, or of row g + 8 from words[1] (3 bits:
+// words[3]).
+template <int kBits>
+[[gnu::always_inline]] inline void pack_row(const uint8_t* codes, Halves* words) {
+  if constexpr (kBits == 3) {
+    StepPairs steps[kSteps];
+#pragma GCC unroll 8
+    for (int64_t s = 0; s < kSteps; ++s) steps[s] = load_step(codes + 16 * s);
+    const Halves middle[3] = {steps[6].lower, steps[6].upper, steps[7].lower};
+#pragma GCC unroll 3
+    for (int i = 0; i < 3; ++i)
+      words[i] = steps[i].lower | steps[i + 3].lower << 3 | middle[i] << 6 | steps[i].upper << 9 |
+                 steps[i + 3].upper << 12 | (steps[7].upper >> i & 1) << 15;
+  } else {
+    constexpr int kTogether = 8 / kBits;  // steps of a word
+#pragma GCC unroll 8
+    for (int t = 0; t < kBits; ++t) {
+      Halves word{};
+#pragma GCC unroll 4
+      for (int s = 0; s < kTogether; ++s) {
+        const StepPairs pairs = load_step(codes + 16 * (kTogether * t + s));
+        word |= pairs.lower << (kBits * s) | pairs.upper << (kBits * s + 8);
+      }
+      words[2 * t] = word;
+    }
+  }
+}
+
+template <int kBits>
+[[gnu::always_inline]] inline void unpack_row(const Halves* words, uint8_t* codes) {
+  if constexpr (kBits == 3) {
+    StepPairs last[2];  // steps 6 and 7
+    last[0] = {words[0] >> 6 & 7, words[1] >> 6 & 7};
+    last[1] = {words[2] >> 6 & 7, words[0] >> 15 | words[1] >> 15 << 1 | words[2] >> 15 << 2};
+#pragma GCC unroll 3
+    for (int i = 0; i < 3; ++i) {
+      store_step({words[i] & 7, words[i] >> 9 & 7}, codes + 16 * i);
+      store_step({words[i] >> 3 & 7, words[i] >> 12 & 7}, codes + 16 * (i + 3));
+    }
+    store_step(last[0], codes + 16 * 6);
+    store_step(last[1], codes + 16 * 7);
+  } else {
+    constexpr int kTogether = 8 / kBits;
+    constexpr auto kMask = static_cast<uint16_t>((1U << kBits) - 1);
+#pragma GCC unroll 8
+    for (int t = 0; t < kBits; ++t) {
+#pragma GCC unroll 4
+      for (int s = 0; s < kTogether; ++s)
+        store_step({words[2 * t] >> (kBits * s) & kMask, words[2 * t] >> (kBits * s + 8) & kMask},
+                   codes + 16 * (kTogether * t + s));
+    }
+  }
+}
+
+[[gnu::always_inline]] inline void transpose(Words* rows) {
+  const Words a = __builtin_shuffle(rows[0], rows[1], Words{0, 4, 1, 5});
+  const Words b = __builtin_shuffle(rows[2], rows[3], Words{0, 4, 1, 5});
+  const Words c = __builtin_shuffle(rows[0], rows[1], Words{2, 6, 3, 7});
+  const Words d = __builtin_shuffle(rows[2], rows[3], Words{2, 6, 3, 7});
+  rows[0] = __builtin_shuffle(a, b, Words{0, 1, 4, 5});
+  rows[1] = __builtin_shuffle(a, b, Words{2, 3, 6, 7});
+  rows[2] = __builtin_shuffle(c, d, Words{0, 1, 4, 5});
+  rows[3] = __builtin_shuffle(c, d, Words{2, 3, 6, 7});
+}
+
+constexpr int64_t kChunkWords = int64_t{32} * 4;  // of a warp, where a lane has four words
+// Where the second row's words start among a lane's, and how far apart they are.
+template <int kBits>
+constexpr int kSecondRow = kBits == 3 ? 3 : 1;
+
+// Rows g and g + 8 of a warp over all blocks; `out`: the words of lane 4g in the first tile.
+template <int kBits>
+void pack_pair(const uint8_t* first, const uint8_t* second, int64_t blocks, int64_t g,
+               uint32_t* warp) {
+  for (int64_t block = 0; block < blocks; ++block) {
+    Words words[2 * kBits];
+    auto* const halves = reinterpret_cast<Halves*>(words);
+    pack_row<kBits>(first + block * kTileColumns, halves);
+    pack_row<kBits>(second + block * kTileColumns, halves + kSecondRow<kBits>);
+    uint32_t* const tile = warp + block * tile_words(kBits);
+#pragma GCC unroll 4
+    for (int chunk = 0; chunk < kBits / 2; ++chunk) {
+      transpose(words + 4 * chunk);
+      std::memcpy(tile + chunk * kChunkWords + 16 * g, words + 4 * chunk, 4 * sizeof(Words));
+    }
+    if constexpr (kBits == 3) {
+      const Words pairs[2] = {__builtin_shuffle(words[4], words[5], Words{0, 4, 1, 5}),
+                              __builtin_shuffle(words[4], words[5], Words{2, 6, 3, 7})};
+      std::memcpy(tile + kChunkWords + 8 * g, pairs, sizeof(pairs));
+    }
+  }
+}
+
+template <int kBits>
+void unpack_pair(const uint32_t* warp, int64_t blocks, int64_t g, uint8_t* first, uint8_t* second) {
+  for (int64_t block = 0; block < blocks; ++block) {
+    Words words[2 * kBits];
+    const uint32_t* const tile = warp + block * tile_words(kBits);
+#pragma GCC unroll 4
+    for (int chunk = 0; chunk < kBits / 2; ++chunk) {
+      std::memcpy(words + 4 * chunk, tile + chunk * kChunkWords + 16 * g, 4 * sizeof(Words));
+      transpose(words + 4 * chunk);
+    }
+    if constexpr (kBits == 3) {
+      Words pairs[2];
+      std::memcpy(pairs, tile + kChunkWords + 8 * g, sizeof(pairs));
+      words[4] = __builtin_shuffle(pairs[0], pairs[1], Words{0, 2, 4, 6});
+      words[5] = __builtin_shuffle(pairs[0], pairs[1], Words{1, 3, 5, 7});
+    }
+    const auto* const halves = reinterpret_cast<const Halves*>(words);
+    unpack_row<kBits>(halves, first + block * kTileColumns);
+    unpack_row<kBits>(halves + kSecondRow<kBits>, second + block * kTileColumns);
+  }
+}
+
+using PackPair = void (*)(const uint8_t*, const uint8_t*, int64_t, int64_t, uint32_t*);
+using UnpackPair = void (*)(const uint32_t*, int64_t, int64_t, uint8_t*, uint8_t*);
+
+PackPair pack_pair_of(int64_t bits) {
+  if (bits == 2) return pack_pair<2>;
+  if (bits == 3) return pack_pair<3>;
+  return bits == 4 ? pack_pair<4> : pack_pair<8>;
+}
+UnpackPair unpack_pair_of(int64_t bits) {
+  if (bits == 2) return unpack_pair<2>;
+  if (bits == 3) return unpack_pair<3>;
+  return bits == 4 ? unpack_pair<4> : unpack_pair<8>;
+}
+
+// Words from a strip's first to those of warp w.
+int64_t warp_offset(int64_t warp, int64_t bits) { return warp * 32 * 2 * bits; }
+
+// Calls work(first row, words of the row's warp in its strip, row in the warp) for all rows g of
+// row pairs g, g + 8.
+template <class Work>
+void each_pair(const PackedShape& shape, int64_t strip, const Work& work) {
+  const int64_t blocks = shape.packed_columns / kTileColumns;
+  const int64_t start = strip * blocks * tile_words(shape.bits);
+  for (int64_t warp = 0; warp < kTileRows / 16; ++warp)
+    for (int64_t g = 0; g < 8; ++g)
+      work(strip * kTileRows + 16 * warp + g, start + warp_offset(warp, shape.bits), g);
+}
+
+}  // namespace
+
+std::string tiles_refusal(const QuantView& view) { return packing_refusal(view); }
+
+PackedShape tiles_shape(const QuantView& view) {
+  return packed_shape(view, kTileRows, kTileColumns);
+}
+
+PackedBytes tiles_bytes(const PackedShape& shape) {
+  PackedBytes bytes;
+  const int64_t grids = shape.packed_rows * shape.scale_spans();
+  bytes.codes = part_bytes(shape.packed_rows * shape.packed_columns * shape.bits / 8);
+  bytes.scales = part_bytes(2 * grids);
+  if (!shape.symmetric) bytes.zeros = part_bytes(grids);
+  if (shape.ordered)
+    bytes.input_order = part_bytes(4 * (shape.packed_columns + shape.scale_spans()));
+  return bytes;
+}
+
+void pack_tiles(const QuantView& view, const PackedShape& shape, const PackedParts& out) {
+  const std::string reason = tiles_refusal(view);
+  if (!reason.empty()) throw Error(kPacking, reason);
+  const std::vector<int32_t> stored = packed_order(view, shape);
+  std::copy(stored.begin(), stored.end(), out.input_order);
+  const int32_t* const order = shape.ordered ? stored.data() : nullptr;
+  const std::vector<int32_t> groups = groups_of_spans(shape, order);
+  const int64_t blocks = shape.packed_columns / kTileColumns;
+  const bool as_they_are = !shape.ordered && shape.columns == shape.packed_columns;
+  const PackPair pack = pack_pair_of(shape.bits);
+  parallel_parts(shape.packed_rows / kTileRows, 1, [&](int64_t strip, int64_t) {
+    const auto columns = static_cast<size_t>(shape.packed_columns);
+    const std::unique_ptr<uint8_t[]> buffer(new uint8_t[2 * columns]);
+    each_pair(shape, strip, [&](int64_t row, int64_t words, int64_t g) {
+      const uint8_t* pair[2];
+      for (int i = 0; i < 2; ++i) {
+        uint8_t* const own = buffer.get() + static_cast<size_t>(i) * columns;
+        pair[i] = own;
+        const uint8_t* const codes = view.codes + (row + 8 * i) * shape.columns;
+        if (row + 8 * i >= shape.rows)
+          std::fill(own, own + columns, 0);
+        else if (as_they_are)
+          pair[i] = codes;
+        else
+          gather_row(codes, shape, order, own);
+      }
+      pack(pair[0], pair[1], blocks, g, out.codes + words);
+    });
+    pack_grids(view, shape, groups, kTileRows, strip, out);
+  });
+}
+
+void unpack_tiles(const PackedView& view, const CanonicalParts& out) {
+  const PackedShape& shape = view.shape;
+  const int32_t* const order = shape.ordered ? view.input_order : nullptr;
+  const std::vector<int32_t> groups = groups_of_spans(shape, order);
+  const int64_t blocks = shape.packed_columns / kTileColumns;
+  const bool as_they_are = !shape.ordered && shape.columns == shape.packed_columns;
+  const UnpackPair unpack = unpack_pair_of(shape.bits);
+  parallel_parts(shape.packed_rows / kTileRows, 1, [&](int64_t strip, int64_t) {
+    const auto columns = static_cast<size_t>(shape.packed_columns);
+    const std::unique_ptr<uint8_t[]> buffer(new uint8_t[2 * columns]);
+    each_pair(shape, strip, [&](int64_t row, int64_t words, int64_t g) {
+      uint8_t* pair[2];
+      for (int i = 0; i < 2; ++i) {
+        const bool direct = as_they_are && row + 8 * i < shape.rows;
+        pair[i] = direct ? out.codes + (row + 8 * i) * shape.columns
+                         : buffer.get() + static_cast<size_t>(i) * columns;
+      }
+      unpack(view.codes + words, blocks, g, pair[0], pair[1]);
+      if (as_they_are) return;
+      for (int i = 0; i < 2; ++i)
+        if (row + 8 * i < shape.rows)
+          scatter_row(pair[i], shape, order, out.codes + (row + 8 * i) * shape.columns);
+    });
+    unpack_grids(view, groups, kTileRows, strip, out);
+  });
+  if (out.group_of_input != nullptr) unpack_order(view, groups, out.group_of_input);
+}
+
+}  // namespace gptqb::kernels
