@@ -17,6 +17,7 @@ struct Preference {
 constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
 
 constexpr std::array kPreferences = {
+    Preference{"cuda_tiles", 32, "few activations: reading the weights bounds it"},
     Preference{"cuda_plain", kAny, "no faster CUDA kernel runs it"},
     Preference{"cpu_plain", kAny, "no faster CPU kernel runs it"},
 };

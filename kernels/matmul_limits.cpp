@@ -18,6 +18,12 @@ constexpr std::array kLimits = {
                  .cuda = true,
                  .capability_from = 80,
                  .capability_to = kNewest},
+    MatmulLimits{.kernel = "cuda_tiles",
+                 .layout = "tiles",
+                 .cuda = true,
+                 .capability_from = 80,
+                 .capability_to = kNewest,
+                 .m_to = 32},
 };
 
 std::string capability_text(int64_t capability) {

@@ -1,0 +1,3 @@
+#include "kernels/impl/matmul_tiles.cuh"
+
+template void gptqb::kernels::launch_tiles<2>(const TilesLaunch&, void*);
