@@ -14,15 +14,16 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// Copies go on in turn from one repetition to the next, so that a slow call needs no whole round.
 class CpuTimer final : public RepetitionTimer {
  public:
   CpuTimer(TimedCall call, const TimingOptions& options)
       : call_(std::move(call)), options_(options) {
-    call_(0, nullptr);
-    calls_ = options_.copies;
-    const double once = seconds_a_call();
-    calls_ = calls_per_repetition(once, options_);
-    for (int64_t i = 1; i < options_.warmup; ++i) seconds_a_call();
+    seconds_a_call();
+    const auto wanted =
+        static_cast<int64_t>(std::ceil(options_.seconds / std::max(seconds_a_call(), 1e-9)));
+    calls_ = std::clamp<int64_t>(wanted, 1, options_.max_calls);
+    for (int64_t i = 0; i < options_.warmup; ++i) seconds_a_call();
   }
 
   double run() override {
@@ -36,18 +37,19 @@ class CpuTimer final : public RepetitionTimer {
  private:
   double seconds_a_call() {
     const double start = now();
-    for (int64_t i = 0; i < calls_; ++i) call_(i % options_.copies, nullptr);
+    for (int64_t i = 0; i < calls_; ++i) call_(next_++ % options_.copies, nullptr);
     return (now() - start) / static_cast<double>(calls_);
   }
 
   TimedCall call_;
   TimingOptions options_;
   int64_t calls_ = 1;
+  int64_t next_ = 0;
 };
 
 }  // namespace
 
-int64_t calls_per_repetition(double seconds_a_call, const TimingOptions& options) {
+int64_t calls_per_graph(double seconds_a_call, const TimingOptions& options) {
   const int64_t copies = std::max<int64_t>(options.copies, 1);
   const double round = std::max(seconds_a_call, 1e-9) * static_cast<double>(copies);
   const auto rounds = static_cast<int64_t>(std::ceil(options.seconds / round));
@@ -55,9 +57,7 @@ int64_t calls_per_repetition(double seconds_a_call, const TimingOptions& options
   return copies * std::clamp<int64_t>(rounds, 1, allowed);
 }
 
-int64_t copies_beyond_cache(int64_t bytes, int64_t cache_bytes) {
-  constexpr int64_t kLeast = 256'000'000;
-  const int64_t wanted = std::max(kLeast, 2 * cache_bytes);
+int64_t copies_beyond_cache(int64_t bytes, int64_t wanted) {
   return std::max<int64_t>((wanted + bytes - 1) / std::max<int64_t>(bytes, 1), 1);
 }
 

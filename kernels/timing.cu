@@ -44,14 +44,16 @@ class CudaTimer final : public RepetitionTimer {
       throw Error("time_on_cuda",
                   "expected a stream of its own, got the default one, on which "
                   "nothing can be captured");
-    // Outside a capture once: code is loaded and libraries take their workspaces.
+    // Outside a capture once: code is loaded and libraries take their workspaces. Then once more for
+    // a first guess, which is on the long side: it holds the launch.
     call_(0, stream_);
-    GPTQB_CUDA(cudaStreamSynchronize(stream_));
-    constexpr int64_t kFirst = 32;
-    capture(options_.copies * std::max<int64_t>(kFirst / options_.copies, 1));
+    GPTQB_CUDA(cudaEventRecord(start_.get(), stream_));
+    call_(0, stream_);
+    GPTQB_CUDA(cudaEventRecord(stop_.get(), stream_));
+    capture(calls_per_graph(elapsed(), options_));
     seconds_a_call({});
-    const int64_t wanted = calls_per_repetition(seconds_a_call({}), options_);
-    if (wanted != calls_) capture(wanted);
+    const int64_t wanted = calls_per_graph(seconds_a_call({}), options_);
+    if (wanted > calls_) capture(wanted);
     for (int64_t i = 0; i < options_.warmup; ++i) seconds_a_call({});
   }
 
@@ -93,10 +95,15 @@ class CudaTimer final : public RepetitionTimer {
     GPTQB_CUDA(cudaGraphLaunch(graph_.get(), stream_));
     GPTQB_CUDA(cudaEventRecord(stop_.get(), stream_));
     if (during) during();
+    return elapsed() / static_cast<double>(calls_);
+  }
+
+  // Seconds between the two events, once they have happened.
+  double elapsed() {
     GPTQB_CUDA(cudaEventSynchronize(stop_.get()));
     float milliseconds = 0;
     GPTQB_CUDA(cudaEventElapsedTime(&milliseconds, start_.get(), stop_.get()));
-    return static_cast<double>(milliseconds) * 1e-3 / static_cast<double>(calls_);
+    return 1e-3 * static_cast<double>(milliseconds);
   }
 
   TimedCall call_;

@@ -35,13 +35,13 @@ class RepetitionTimer {
   virtual int64_t calls() const = 0;
 };
 
-// How many calls of `seconds_a_call` make a repetition: whole rounds through the copies, at least
-// one, while max_calls allows.
-int64_t calls_per_repetition(double seconds_a_call, const TimingOptions& options);
+// How many calls of `seconds_a_call` make a repetition on a GPU: whole rounds through the copies, as
+// each graph takes the same ones, at least one round, and more while max_calls allows.
+int64_t calls_per_graph(double seconds_a_call, const TimingOptions& options);
 
-// How many copies of `bytes` hold more than any cache of `cache_bytes`: 256 MB at least, or twice
-// the cache.
-int64_t copies_beyond_cache(int64_t bytes, int64_t cache_bytes);
+// How many copies of `bytes` are `wanted` bytes or more together: twice the last cache for what
+// rotates not to be in it.
+int64_t copies_beyond_cache(int64_t bytes, int64_t wanted);
 
 // Of the last level in bytes; 0 if unknown.
 int64_t cpu_cache_bytes();

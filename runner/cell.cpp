@@ -113,7 +113,11 @@ std::vector<std::string> Cell::unmatched_globs(const std::vector<std::string>& l
 
 std::string Cell::summary() const {
   std::string text = setting("method.name");
-  if (text.empty()) return setting("kernels.like").empty() ? "save or kernels" : "kernels";
+  if (measures_kernels()) {
+    const std::string like = setting("kernels.like");
+    return "kernels " + (like.empty() ? setting("kernels.shapes") : like);
+  }
+  if (text.empty()) return "save";
   if (dense()) return "none (dense)";
   text += " " + setting("quant.bits") + " bits";
   const std::string group = setting("quant.group_size");

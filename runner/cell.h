@@ -15,6 +15,7 @@
 
 #include "datasets/dataset.h"
 #include "datasets/windows.h"
+#include "eval/kernel_bench_spec.h"
 #include "methods/method_config.h"
 #include "methods/quant_config.h"
 #include "models/synthetic_model.h"
@@ -83,6 +84,9 @@ struct ResolvedSettings {
   std::optional<int64_t> embedding_bits;  // of the word embedding
   std::vector<OverrideRule> overrides;    // the first match wins
   std::vector<EvaluatorSpec> evaluators;
+  // `kernels`: without the shapes of the model it is like.
+  KernelBenchSpec kernels;
+  std::string kernels_like;
 };
 
 class Cell {
@@ -111,6 +115,11 @@ class Cell {
   const CompatPolicy& compat() const { return resolved_.compat; }
   const std::vector<OverrideRule>& overrides() const { return resolved_.overrides; }
   const std::vector<EvaluatorSpec>& evaluators() const { return resolved_.evaluators; }
+  const KernelBenchSpec& kernels() const { return resolved_.kernels; }
+  const std::string& kernels_like() const { return resolved_.kernels_like; }
+
+  // A cell of the section `kernels`: there is no model, and nothing is quantized.
+  bool measures_kernels() const { return !setting("kernels.m").empty(); }
 
   // Method `none`: nothing is quantized.
   bool dense() const { return resolved_.method.name == "none"; }

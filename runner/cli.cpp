@@ -30,6 +30,52 @@ void add_run_options(CLI::App& command, RunCommandOptions& options) {
   command.add_flag("--fresh", options.fresh, "run finished cells again and forget kept blocks");
 }
 
+// Lists take several values after one comma-separated option.
+void add_bench_options(CLI::App& command, BenchCommandOptions& options) {
+  const auto like = command.add_option(
+      "--like", options.like,
+      "shapes of the linears of this published model (default: llama-7b); or --shapes");
+  command
+      .add_option("--shapes", options.shapes,
+                  "KxN,...: in x out features of weights, instead of --like")
+      ->delimiter(',')
+      ->excludes(like);
+  struct List {
+    const char* key;
+    const char* option;
+    const char* help;
+  };
+  static constexpr List kLists[] = {
+      {"m", "--m", "rows of the activations (default: 1,16)"},
+      {"bits", "--bits", "bits of a code: 2, 3, 4, 8 (default: 4)"},
+      {"group_size", "--group-size", "columns that share a scale, -1: one a row (default: 128)"},
+      {"symmetric", "--symmetric", "true, false or both: a fixed zero point (default: true)"},
+      {"act_order", "--act-order",
+       "true, false or both: columns of a group lie anywhere (default: false)"},
+      {"dtype", "--dtype", "float16, bfloat16 or both, of the activations (default: float16)"},
+      {"kernel", "--kernel",
+       "these kernels, or all that can run; an error if one cannot (default: the one that "
+       "selection takes)"},
+      {"seed", "--seed", "of codes and activations (default: 0)"}};
+  options.lists.clear();
+  for (const List& list : kLists) options.lists.emplace_back(list.key, std::vector<std::string>{});
+  for (size_t i = 0; i < std::size(kLists); ++i)
+    command.add_option(kLists[i].option, options.lists[i].second, kLists[i].help)
+        ->delimiter(',')
+        ->allow_extra_args(false);
+  command.add_option("--filter", options.filter,
+                     "regular expression found in the names "
+                     "KERNEL/KxN/m:M/bits:B/group:G/sym/natural/float16; -REGEX: not found");
+  command.add_flag("--warm", options.warm,
+                   "use one weight again and again, from the cache if it fits (default: weights "
+                   "rotate through more memory than caches hold)");
+  command.add_option("--repetitions", options.repetitions,
+                     "of many calls each, 3 or more (default: 20)");
+  command.add_option("--device", options.run.device, "cpu, cuda or cuda:N")->capture_default_str();
+  command.add_option("--output", options.run.output,
+                     "folder for records and tables (default: results/bench)");
+}
+
 }  // namespace
 
 int command_line(const std::vector<std::string>& args, std::ostream& out, std::ostream& err) {
@@ -52,6 +98,13 @@ int command_line(const std::vector<std::string>& args, std::ostream& out, std::o
   add_file_options(*run, run_options.files);
   add_run_options(*run, run_options);
   run->callback([&] { code = run_command(run_options, out, err); });
+
+  CLI::App* bench = app.add_subcommand(
+      "bench", "time the kernels that multiply by packed weights, checked first");
+  BenchCommandOptions bench_options;
+  bench_options.run.argv = args;
+  add_bench_options(*bench, bench_options);
+  bench->callback([&] { code = bench_command(bench_options, out, err); });
 
   CLI::App* plan =
       app.add_subcommand("plan", "show the cells of experiments and what is missing; runs nothing");
@@ -78,7 +131,7 @@ int command_line(const std::vector<std::string>& args, std::ostream& out, std::o
   compare->callback([&] { code = compare_command(old_folder, new_folder, junit, out, err); });
 
   CLI::App* list = app.add_subcommand("list", "what this build knows");
-  list->add_option("kind", kind, "methods, datasets, architectures, evaluators or reports")
+  list->add_option("kind", kind, "methods, kernels, datasets, architectures, evaluators or reports")
       ->required();
   list->callback([&] { code = list_command(kind, out); });
 

@@ -4,7 +4,11 @@
 
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "eval/kernel_bench.h"
+#include "runner/plan.h"
 
 namespace gptqb {
 
@@ -21,9 +25,26 @@ struct RunCommandOptions {
   std::string output;
   bool fresh = false;
   std::vector<std::string> argv;
+  const KernelSource* kernels = nullptr;  // null: those of kernels.def
+};
+
+// `gptq-bench bench`: values as on the command line, keys of the section `kernels`.
+struct BenchCommandOptions {
+  RunCommandOptions run;
+  std::string like;
+  std::vector<std::string> shapes;
+  // Key, values: "m", {"1", "16"}.
+  std::vector<std::pair<std::string, std::vector<std::string>>> lists;
+  std::string filter;
+  bool warm = false;
+  int64_t repetitions = 0;  // 0: the default
 };
 
 int run_command(const RunCommandOptions& options, std::ostream& out, std::ostream& err);
+int bench_command(const BenchCommandOptions& options, std::ostream& out, std::ostream& err);
+// What all three commands that run cells do with their plans.
+int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, std::ostream& out,
+              std::ostream& err);
 int plan_command(const FileOptions& options, std::ostream& out);
 int rerun_command(const std::string& record, const RunCommandOptions& options, std::ostream& out,
                   std::ostream& err);

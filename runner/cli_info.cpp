@@ -8,6 +8,8 @@
 #include "common/text.h"
 #include "datasets/dataset.h"
 #include "eval/evaluator.h"
+#include "eval/kernel_bench.h"
+#include "kernels/device_info.h"
 #include "methods/quantizer.h"
 #include "models/architecture.h"
 #include "runner/cli.h"
@@ -30,15 +32,44 @@ LoadedRecords records_of(const std::string& folder, std::ostream& err) {
   return loaded;
 }
 
-template <class Factory>
-void print_entries(const Registry<Factory>& registry, std::ostream& out) {
+// `reason(entry)`: why it cannot run here; empty if it can.
+template <class Factory, class Reason>
+void print_entries(const Registry<Factory>& registry, std::ostream& out, const Reason& reason) {
   size_t width = 0;
   for (const auto& entry : registry.entries()) width = std::max(width, entry.name.size());
   for (const auto& entry : registry.entries()) {
     out << entry.name << std::string(width + 2 - entry.name.size(), ' ') << entry.summary;
-    if (!entry.unavailable.empty()) out << " (not here: " << entry.unavailable << ")";
+    if (const std::string why = reason(entry); !why.empty()) out << " (not here: " << why << ")";
     out << '\n';
   }
+}
+
+template <class Factory>
+void print_entries(const Registry<Factory>& registry, std::ostream& out) {
+  print_entries(registry, out, [](const auto& entry) { return entry.unavailable; });
+}
+
+// A kernel that this build has may still find no device: what it says to an ordinary problem.
+void print_kernels(std::ostream& out) {
+  const kernels::CudaInfo cuda = kernels::cuda_info();
+  std::vector<kernels::MatmulDevice> devices = {{}};
+  for (const kernels::DeviceInfo& device : cuda.devices)
+    if (device.unusable.empty())
+      devices.push_back(
+          matmul_device(at::Device(at::kCUDA, static_cast<at::DeviceIndex>(device.index))));
+  const kernels::MatmulProblem problem{.m = 1, .n = 4096, .k = 4096};
+  print_entries(kernels::matmul_kernels(), out, [&](const auto& entry) {
+    std::string reason = entry.unavailable;
+    if (!reason.empty()) return reason;
+    const auto kernel = entry.make();
+    for (const kernels::MatmulDevice& device : devices) {
+      reason = kernel->refusal(problem, device);
+      if (reason.empty()) break;
+    }
+    if (!reason.empty() && devices.size() == 1 && !cuda.unavailable.empty())
+      reason = cuda.unavailable;
+    return reason;
+  });
 }
 
 }  // namespace
@@ -67,6 +98,8 @@ int compare_command(const std::string& old_folder, const std::string& new_folder
 int list_command(const std::string& kind, std::ostream& out) {
   if (kind == "methods")
     print_entries(quantizers(), out);
+  else if (kind == "kernels")
+    print_kernels(out);
   else if (kind == "datasets")
     print_entries(datasets(), out);
   else if (kind == "architectures")
@@ -76,8 +109,8 @@ int list_command(const std::string& kind, std::ostream& out) {
   else if (kind == "reports")
     print_entries(report_formats(), out);
   else
-    throw Error("list", unknown_name(kind, {"methods", "datasets", "architectures", "evaluators",
-                                            "reports"}));
+    throw Error("list", unknown_name(kind, {"methods", "kernels", "datasets", "architectures",
+                                            "evaluators", "reports"}));
   return kExitOk;
 }
 

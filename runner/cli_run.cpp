@@ -12,6 +12,7 @@
 #include "runner/cell_memory.h"
 #include "runner/cli.h"
 #include "runner/cli_commands.h"
+#include "runner/kernel_settings.h"
 #include "runner/model_checks.h"
 #include "runner/report/report.h"
 #include "runner/run.h"
@@ -73,12 +74,16 @@ void write_tables(const fs::path& output) {
   write_reports(output, {std::move(all.records), std::move(verdicts), std::move(all.damaged)});
 }
 
+}  // namespace
+
 int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, std::ostream& out,
               std::ostream& err) {
   TerminalProgress progress(err, isatty(STDERR_FILENO) != 0);
   std::set<std::string> names;
   for (const Plan& plan : plans) names.insert(plan.name);
   check_device(options.device);
+  const KernelSource& kernels = options.kernels ? *options.kernels : registered_kernels();
+  for (const Plan& plan : plans) check_kernels(plan, options.device, kernels);
   int code = kExitOk;
   for (const Plan& plan : plans) {
     for (const std::string& note : plan.notes) progress.note(note);
@@ -89,6 +94,7 @@ int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, 
     run_options.fresh = options.fresh;
     run_options.argv = options.argv;
     run_options.progress = &progress;
+    run_options.kernels = &kernels;
     run_options.resume = plan.resume;
     run_options.dump_hessians = plan.dump_hessians;
     run_options.limits = within_machine(plan.limits, run_options.device);
@@ -103,8 +109,9 @@ int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, 
     write_tables(run_options.output);
     const std::vector<Verdict> verdicts = judge_records(outcome.records);
     out << report_formats().at("md").make.render({outcome.records, verdicts, {}});
-    out << "\nFiles: " << run_options.output.string()
-        << "/{table.md,results.csv,results.json,layers.csv,records/}\n";
+    const bool measured = fs::exists(run_options.output / "kernels.csv");
+    out << "\nFiles: " << run_options.output.string() << "/{table.md,results.csv,results.json,"
+        << (measured ? "layers.csv,kernels.csv,plots/,records/}\n" : "layers.csv,records/}\n");
     if (outcome.failed + outcome.missing + outcome.skipped > 0 || any_failed(verdicts))
       code = kExitFailed;
     if (outcome.ran + outcome.reused + outcome.failed == 0 && outcome.missing > 0)
@@ -112,8 +119,6 @@ int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, 
   }
   return code;
 }
-
-}  // namespace
 
 int run_command(const RunCommandOptions& options, std::ostream& out, std::ostream& err) {
   std::vector<Plan> plans = plans_of(options.files);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "common/text.h"
+#include "runner/kernel_settings.h"
 #include "runner/resolve.h"
 #include "runner/schema.h"
 
@@ -130,9 +131,12 @@ class Planner {
         if (what == "hessians") result.dump_hessians = true;
     if (has_cells()) add_cells(result);
     check_expectations(result);
+    const Values kernels = kernel_values(experiment_.base, faults_);
     faults_.raise(experiment_.file);
     for (size_t i = 0; i < values_.size(); ++i) add_planned(result, i);
-    add_product(result, "kernels");
+    if (!kernels.empty())
+      result.cells.push_back(
+          {Cell::from_json(json(kernels).dump()), skip_reason({}, experiment_.base, {}, {}), {}});
     add_product(result, "save");
     take_shard(result);
     return result;
@@ -246,7 +250,7 @@ class Planner {
          expectations_[index]});
   }
 
-  // `kernels` and `save` ask for more than cells; until they are there, a skipped entry says so.
+  // `save` asks for more than cells; until it is there, a skipped entry says so.
   void add_product(Plan& result, const std::string& section) {
     Values values;
     for (const auto& [key, setting] : experiment_.base)

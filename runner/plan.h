@@ -41,8 +41,8 @@ struct PlanOptions {
 
 // Cells x sweep x seeds, minus exclude. Cells this build cannot run become skipped with the reason;
 // keys that a method does not use are dropped, and cells that are then equal are merged. `kernels`
-// and `save` become skipped entries of their own. Throws Error (every fault in one message) if keys
-// contradict each other or an entry of `expect` or `exclude` matches no cell.
+// becomes a cell of its own, `save` a skipped entry. Throws Error (every fault in one message) if
+// keys contradict each other or an entry of `expect` or `exclude` matches no cell.
 Plan make_plan(const Experiment& experiment, const PlanOptions& options);
 
 // The plan as text: a line a cell with its id and the settings in which cells differ, then what is

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "datasets/windows.h"
+#include "eval/kernel_row.h"
 #include "eval/metric.h"
 #include "methods/quantizer.h"
 #include "runner/environment.h"
@@ -62,6 +63,7 @@ struct Record {
   std::string reason;  // why it was skipped or failed
   std::vector<Metric> metrics;
   std::vector<LayerHealth> layers;
+  std::vector<KernelRow> kernels;             // of a cell of the section `kernels`
   std::map<std::string, double> seconds;      // by phase, exclusive; also metrics "seconds.<phase>"
   std::map<std::string, int64_t> peak_bytes;  // also metrics "bytes.<name>"
   std::map<std::string, int64_t> seeds;

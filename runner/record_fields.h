@@ -115,6 +115,40 @@ void describe(V& v, Either<LayerHealth> auto& layer) {
 }
 
 template <class V>
+void describe(V& v, Either<KernelRow> auto& row) {
+  v("kernel", row.kernel);
+  v("k", row.k);
+  v("n", row.n);
+  v("m", row.m);
+  v("bits", row.bits);
+  v("group_size", row.group_size);
+  v("symmetric", row.symmetric);
+  v("act_order", row.act_order);
+  v("dtype", row.dtype);
+  v("us", row.us);
+  v("us_p10", row.us_p10);
+  v("us_p90", row.us_p90);
+  v("gb_per_s", row.gb_per_s);
+  v("tflop_per_s", row.tflop_per_s);
+  v("bandwidth_share", row.bandwidth_share);
+  v("dense_rate_share", row.dense_rate_share);
+  v("speedup_vs_f16", row.speedup_vs_f16);
+  v("max_relative_error", row.max_relative_error);
+  v("mean_relative_error", row.mean_relative_error);
+  v("error_of_bound", row.error_of_bound);
+  v("reason", row.reason);
+  v("cache", row.cache);
+  v("weight_bytes", row.weight_bytes);
+  v("calls", row.calls);
+  v("repetitions", row.repetitions);
+  v("clock_mhz", row.clock_mhz);
+  v("throttled", row.throttled);
+  v("read_gb_per_s", row.read_gb_per_s);
+  v("dense_tflop_per_s", row.dense_tflop_per_s);
+  v("samples", row.samples);
+}
+
+template <class V>
 void describe(V& v, Either<Metric> auto& metric) {
   v("name", metric.name);
   v.value(metric);
@@ -159,6 +193,7 @@ void describe(V& v, Either<Record> auto& record) {
   v("environment", record.environment);
   v.derived(record);
   v("layers", record.layers);
+  v.optional("kernels", record.kernels);
 }
 
 }  // namespace gptqb

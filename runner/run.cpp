@@ -13,6 +13,7 @@
 #include "runner/cell_run.h"
 #include "runner/device_warmup.h"
 #include "runner/hessian_dump.h"
+#include "runner/kernel_cell.h"
 #include "runner/resume_store.h"
 
 namespace gptqb {
@@ -91,6 +92,7 @@ class PlanRun {
     record.environment = environment_;
     if (!planned.skip_reason.empty())
       return skip(std::move(record), planned.skip_reason, outcome_.skipped);
+    if (cell.measures_kernels()) return run_kernels(cell, std::move(record));
     const std::vector<std::string> missing =
         missing_inputs(cell, options_.data_root, options_.base);
     if (!missing.empty())
@@ -120,6 +122,29 @@ class PlanRun {
     }
     write_record(options_.output, record);
     FileResumeStore(options_.output, cell.id(), &progress_).discard();
+    ++outcome_.ran;
+    return record;
+  }
+
+  // A cell without a model: nothing but the device and the build goes in.
+  Record run_kernels(const Cell& cell, Record record) {
+    if (std::optional<Record> kept = reusable(cell, record)) {
+      ++outcome_.reused;
+      take_place_of(record, *kept);
+      write_record(options_.output, *kept);
+      return std::move(*kept);
+    }
+    progress_.note(label_);
+    std::string reason;
+    try {
+      reason = run_kernel_cell(cell, options_, record);
+    } catch (const Interrupted&) {
+      throw;
+    } catch (const std::exception& error) {
+      reason = failure_reason(error);
+    }
+    if (!reason.empty()) return fail(std::move(record), reason);
+    write_record(options_.output, record);
     ++outcome_.ran;
     return record;
   }

@@ -7,22 +7,24 @@
 #include <vector>
 
 #include "common/progress.h"
+#include "eval/kernel_bench.h"
 #include "runner/plan.h"
 #include "runner/record.h"
 
 namespace gptqb {
 
 struct RunOptions {
-  std::string device = "cpu";       // cpu, cuda, cuda:N
-  std::filesystem::path output;     // of this experiment: records/, tables, work/
-  std::filesystem::path data_root;  // $GPTQ_BENCH_DATA; may be empty
-  std::filesystem::path base;       // relative paths of the experiment start here
-  bool resume = true;               // keep finished blocks of unfinished cells
-  MemoryLimits limits;              // empty: no limit
-  bool dump_hessians = false;       // write H of each layer beside the records
-  bool fresh = false;               // redo finished cells and forget kept blocks
-  std::vector<std::string> argv;    // for the record
-  Progress* progress = nullptr;     // null: silent
+  std::string device = "cpu";             // cpu, cuda, cuda:N
+  std::filesystem::path output;           // of this experiment: records/, tables, work/
+  std::filesystem::path data_root;        // $GPTQ_BENCH_DATA; may be empty
+  std::filesystem::path base;             // relative paths of the experiment start here
+  bool resume = true;                     // keep finished blocks of unfinished cells
+  MemoryLimits limits;                    // empty: no limit
+  bool dump_hessians = false;             // write H of each layer beside the records
+  bool fresh = false;                     // redo finished cells and forget kept blocks
+  std::vector<std::string> argv;          // for the record
+  Progress* progress = nullptr;           // null: silent
+  const KernelSource* kernels = nullptr;  // null: those of kernels.def
 };
 
 struct RunOutcome {

@@ -21,6 +21,7 @@ std::vector<KeySpec> make_table() {
   schema::append_compat(table);
   schema::append_overrides(table);
   schema::append_evaluate(table);
+  schema::append_kernels(table);
   schema::append_products(table);
   schema::append_structures(table);
   schema::append_executor(table);

@@ -29,27 +29,6 @@ void append_run(std::vector<KeySpec>& table) {
 }
 
 void append_products(std::vector<KeySpec>& table) {
-  const auto kernel = [&](const char* name, KeyType type, Arity arity,
-                          std::vector<std::string> words, double min, const char* meaning) {
-    KeySpec spec = plain(std::string("kernels.") + name, type, Scope::kProduct, "-", meaning);
-    spec.arity = arity;
-    spec.words = std::move(words);
-    spec.range.min = min;
-    table.push_back(planned(spec));
-  };
-  kernel("like", KeyType::kText, Arity::kOne, {}, 0,
-         "kernel throughput at the shapes of a published model");
-  kernel("shapes", KeyType::kText, Arity::kList, {}, 0, "`KxN`, instead of `like`");
-  kernel("m", KeyType::kInteger, Arity::kOneOrList, {}, 1, "rows of the activations");
-  kernel("bits", KeyType::kChoice, Arity::kOneOrList, {"2", "3", "4", "8"}, 0, "bits of a code");
-  kernel("group_size", KeyType::kInteger, Arity::kOneOrList, {"-1"}, 1,
-         "columns that share a scale");
-  kernel("symmetric", KeyType::kBool, Arity::kOneOrList, {}, 0, "fixed zero point");
-  kernel("act_order", KeyType::kBool, Arity::kOneOrList, {}, 0, "columns with a group index");
-  kernel("dtype", KeyType::kChoice, Arity::kOneOrList, {"float16", "bfloat16"}, 0,
-         "of the activations");
-  kernel("cold", KeyType::kBool, Arity::kOne, {}, 0, "flush the cache before each repetition");
-
   KeySpec path =
       plain("save.path", KeyType::kPath, Scope::kProduct, "-", "folder of the packed checkpoint");
   table.push_back(planned(path));

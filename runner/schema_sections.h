@@ -160,7 +160,8 @@ void append_quant(std::vector<KeySpec>& table);
 void append_compat(std::vector<KeySpec>& table);
 void append_overrides(std::vector<KeySpec>& table);
 void append_evaluate(std::vector<KeySpec>& table);
-void append_products(std::vector<KeySpec>& table);    // kernels, save
+void append_kernels(std::vector<KeySpec>& table);
+void append_products(std::vector<KeySpec>& table);    // save
 void append_structures(std::vector<KeySpec>& table);  // sweep, cells, ..., expect
 void append_executor(std::vector<KeySpec>& table);
 

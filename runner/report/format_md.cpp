@@ -34,9 +34,15 @@ std::string experiment_text(const std::string& experiment, const ReportData& dat
   std::vector<Verdict> verdicts;
   for (const Verdict& verdict : data.verdicts)
     if (verdict.experiment == experiment) verdicts.push_back(verdict);
+  RecordPointers quantized;
+  for (const Record* row : rows)
+    if (row->setting("kernels.m").empty()) quantized.push_back(row);
   std::string text = "# " + markdown_escape(experiment) + "\n";
-  append(main_table(rows, data.records), text);
-  append(kLegend, text);
+  if (!quantized.empty()) {
+    append(main_table(quantized, data.records), text);
+    append(kLegend, text);
+  }
+  append(kernels_table(rows), text);
   append(divergence_table(rows, data.records), text);
   append(verdict_table(verdicts, rows), text);
   append(seeds_table(rows), text);

@@ -31,6 +31,9 @@ std::string blocks_table(const RecordPointers& rows);
 // Cells that differ in nothing but the solver: time of Hessian, factor and solve by shape of a
 // layer, and how many times that of the published loop. Empty if there are none.
 std::string solvers_table(const RecordPointers& rows);
+// Of cells that measure kernels: every row, under the ceilings of its run, and from which M the
+// dense product is faster. Empty if there are none.
+std::string kernels_table(const RecordPointers& rows);
 // Verdicts on cells of `rows`, told apart as in the other tables.
 std::string verdict_table(const std::vector<Verdict>& verdicts, const RecordPointers& rows);
 

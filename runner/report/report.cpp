@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "common/atomic_file.h"
+#include "runner/report/kernels_csv.h"
 #include "runner/report/layers_csv.h"
+#include "runner/report/roofline.h"
 
 namespace gptqb {
 
@@ -30,6 +32,14 @@ std::vector<std::filesystem::path> write_reports(const std::filesystem::path& ou
   for (const auto& entry : report_formats().entries())
     write(entry.make.file, entry.make.render(data));
   write("layers.csv", layers_csv(data.records));
+  std::vector<const Record*> measured;
+  for (const Record& record : data.records)
+    if (!record.kernels.empty()) measured.push_back(&record);
+  if (!measured.empty()) write("kernels.csv", kernels_csv(data.records));
+  for (const Record* record : measured) {
+    const std::string of = measured.size() == 1 ? "" : "-" + record->cell_id;
+    write("plots/roofline" + of + ".svg", roofline_svg(*record));
+  }
   return files;
 }
 

@@ -25,8 +25,9 @@ struct ReportFormat {
 // report_formats.def: md, csv, json.
 const Registry<ReportFormat>& report_formats();
 
-// Writes every format and layers.csv into `output`, each atomically. Returns the files in the order
-// written.
+// Writes every format and layers.csv into `output`, each atomically; if kernels were measured,
+// kernels.csv and plots/roofline.svg too (of several cells: roofline-<cell id>.svg). Returns the
+// files in the order written.
 std::vector<std::filesystem::path> write_reports(const std::filesystem::path& output,
                                                  const ReportData& data);
 

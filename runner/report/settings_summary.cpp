@@ -78,6 +78,7 @@ std::vector<std::vector<const Record*>> alike_but_for(const std::vector<const Re
 }
 
 std::string cell_label(const Record& record) {
+  if (!record.setting("kernels.m").empty()) return "kernels";
   std::string label = record.setting("method.name");
   const std::string bits = record.setting("quant.bits");
   const std::string group = record.setting("quant.group_size");

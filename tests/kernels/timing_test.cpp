@@ -15,22 +15,21 @@
 namespace gptqb::kernels {
 namespace {
 
-TEST(Timing, ARepetitionIsWholeRoundsThroughTheCopies) {
-  EXPECT_EQ(calls_per_repetition(1e-3, {.copies = 1, .seconds = 5e-3}), 5);
-  EXPECT_EQ(calls_per_repetition(1e-3, {.copies = 3, .seconds = 5e-3}), 6);
-  EXPECT_EQ(calls_per_repetition(1, {.copies = 7, .seconds = 5e-3}), 7);
-  EXPECT_EQ(calls_per_repetition(0, {.copies = 3, .seconds = 1, .max_calls = 100}), 99);
-  EXPECT_EQ(calls_per_repetition(0, {.copies = 200, .seconds = 1, .max_calls = 100}), 200);
+TEST(Timing, AGraphIsWholeRoundsThroughTheCopies) {
+  EXPECT_EQ(calls_per_graph(1e-3, {.copies = 1, .seconds = 5e-3}), 5);
+  EXPECT_EQ(calls_per_graph(1e-3, {.copies = 3, .seconds = 5e-3}), 6);
+  EXPECT_EQ(calls_per_graph(1, {.copies = 7, .seconds = 5e-3}), 7);
+  EXPECT_EQ(calls_per_graph(0, {.copies = 3, .seconds = 1, .max_calls = 100}), 99);
+  EXPECT_EQ(calls_per_graph(0, {.copies = 200, .seconds = 1, .max_calls = 100}), 200);
 }
 
 // PF-03: what rotates must not fit into a cache.
 TEST(Timing, CopiesHoldMoreThanTheCache) {
   for (const int64_t bytes : {int64_t{1000}, int64_t{8'650'752}, int64_t{300'000'000}})
-    for (const int64_t cache : {int64_t{0}, int64_t{50} << 20, int64_t{256} << 20}) {
-      const int64_t copies = copies_beyond_cache(bytes, cache);
-      EXPECT_GE(copies * bytes, 256'000'000);
-      EXPECT_GE(copies * bytes, 2 * cache);
-      EXPECT_TRUE(copies == 1 || (copies - 1) * bytes < std::max<int64_t>(256'000'000, 2 * cache));
+    for (const int64_t wanted : {int64_t{0}, int64_t{50} << 20, int64_t{256} << 20}) {
+      const int64_t copies = copies_beyond_cache(bytes, wanted);
+      EXPECT_GE(copies * bytes, wanted);
+      EXPECT_TRUE(copies == 1 || (copies - 1) * bytes < wanted);
     }
 }
 
@@ -42,11 +41,12 @@ TEST(Timing, CallsTakeTheCopiesInTurnAndWarmUpComesFirst) {
         calls.push_back(copy);
       },
       {.copies = 3, .seconds = 0, .warmup = 2});
-  EXPECT_EQ(timer->calls(), 3);
-  EXPECT_EQ(calls, (std::vector<int64_t>{0, 0, 1, 2, 0, 1, 2}));
+  EXPECT_EQ(timer->calls(), 1);
+  EXPECT_EQ(calls, (std::vector<int64_t>{0, 1, 2, 0}));
   calls.clear();
   EXPECT_GE(timer->run(), 0);
-  EXPECT_EQ(calls, (std::vector<int64_t>{0, 1, 2}));
+  timer->run();
+  EXPECT_EQ(calls, (std::vector<int64_t>{1, 2}));
 }
 
 TEST(Timing, WhatIsReadUnderLoadIsReadOnceARepetition) {

@@ -1,0 +1,40 @@
+// A packed weight on a device, as often as a measurement needs it.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <string_view>
+
+#include "kernels/packed_weight.h"
+#include "kernels/quant_view.h"
+
+namespace gptqb {
+
+class PackedCopies {
+ public:
+  // Packs `view` in `layout` ("tiles") on the host, and copies it to `device`. `copies(bytes)` says
+  // how many copies of `bytes` each. Throws Error if it cannot be packed so.
+  template <class Copies>
+  PackedCopies(std::string_view layout, const kernels::QuantView& view, at::Device device,
+               const Copies& copies)
+      : PackedCopies(layout, view) {
+    put(device, copies(bytes()));
+  }
+
+  int64_t bytes() const { return parts_.total(); }  // of one copy
+  int64_t copies() const { return memory_.size(0); }
+  const kernels::PackedShape& shape() const { return shape_; }
+  // Of the memory of this object.
+  kernels::PackedView view(int64_t copy) const;
+
+ private:
+  PackedCopies(std::string_view layout, const kernels::QuantView& view);
+  void put(at::Device device, int64_t copies);
+
+  kernels::PackedShape shape_;
+  kernels::PackedBytes parts_;
+  at::Tensor memory_;  // [copies, bytes], uint8
+};
+
+}  // namespace gptqb
