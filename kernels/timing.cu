@@ -44,8 +44,8 @@ class CudaTimer final : public RepetitionTimer {
       throw Error("time_on_cuda",
                   "expected a stream of its own, got the default one, on which "
                   "nothing can be captured");
-    // Outside a capture once: code is loaded and libraries take their workspaces. Then once more for
-    // a first guess, which is on the long side: it holds the launch.
+    // Outside a capture once: code is loaded and libraries take their workspaces. Then once more
+    // for a first guess, which is on the long side: it holds the launch.
     call_(0, stream_);
     GPTQB_CUDA(cudaEventRecord(start_.get(), stream_));
     call_(0, stream_);

@@ -35,8 +35,8 @@ class RepetitionTimer {
   virtual int64_t calls() const = 0;
 };
 
-// How many calls of `seconds_a_call` make a repetition on a GPU: whole rounds through the copies, as
-// each graph takes the same ones, at least one round, and more while max_calls allows.
+// How many calls of `seconds_a_call` make a repetition on a GPU: whole rounds through the copies,
+// as each graph takes the same ones, at least one round, and more while max_calls allows.
 int64_t calls_per_graph(double seconds_a_call, const TimingOptions& options);
 
 // How many copies of `bytes` are `wanted` bytes or more together: twice the last cache for what

@@ -29,7 +29,7 @@ using test::MatmulCase;
 using test::MatmulData;
 using testing::HasSubstr;
 
-constexpr at::Device kDevice(at::kCUDA, 0);
+const at::Device kDevice(at::kCUDA, 0);
 
 at::ScalarType scalar_type(HalfType type) {
   return type == HalfType::kFloat16 ? at::kHalf : at::kBFloat16;
@@ -274,7 +274,7 @@ TEST_P(MatmulCuda, AgreesWithTheProductOnTheHost) {
       if (!refusal(data.problem()).empty()) continue;
       ++checked_;
       const double unit = type == HalfType::kFloat16 ? 0x1p-11 : 0x1p-8;
-      const auto exact = test::exact_matmul(data, {.sums = 200 * 0x1p-23, .weights = unit});
+      const auto exact = test::exact_matmul(data, {.sums = 200 * 0x1p-23, .products = unit});
       const auto y = run(data).cpu().contiguous();
       EXPECT_LE(test::share_of_bound(data, exact, static_cast<const uint16_t*>(y.const_data_ptr())),
                 1)
