@@ -28,9 +28,9 @@ std::string run_kernel_cell(const Cell& cell, const RunOptions& options, Record&
   record.kernels = result.rows;
   record.notes.insert(record.notes.end(), result.notes.begin(), result.notes.end());
   record.metrics.push_back(
-      reading("kernels.read_gb_per_s", 1e-9 * result.read_bytes_per_second, "GB/s"));
+      reading("kernels.read.gb_per_s", 1e-9 * result.read_bytes_per_second, "GB/s"));
   for (const auto& [type, rate] : result.dense_flops_per_second)
-    record.metrics.push_back(reading("kernels.dense_tflop_per_s." + type, 1e-12 * rate, "TFLOP/s"));
+    record.metrics.push_back(reading("kernels." + type + ".tflop_per_s", 1e-12 * rate, "TFLOP/s"));
   record.seeds["kernels"] = cell.kernels().seed;
   record.seconds["cell"] =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "runner/report/baseline.h"
+#include "runner/report/kernel_words.h"
 #include "runner/report/number_format.h"
 #include "runner/report/settings_summary.h"
 
@@ -25,6 +26,9 @@ bool is_time(const std::string& name) {
          starts_with(name, "decode.");
 }
 
+// What a device reached in a run: as noisy as a time, and of that device.
+bool is_rate(const std::string& name) { return starts_with(name, "kernels."); }
+
 bool higher_is_better(const std::string& name) {
   for (const char* suffix : {"tokens_per_second", "bandwidth_share", "top1_agreement", "gb_per_s",
                              "tflop_per_s", "accuracy", "right_token_probability_change"})
@@ -35,6 +39,18 @@ bool higher_is_better(const std::string& name) {
 bool same_device(const Record& a, const Record& b) {
   return a.environment.device == b.environment.device && a.environment.gpu == b.environment.gpu &&
          a.environment.cpu == b.environment.cpu && a.environment.threads == b.environment.threads;
+}
+
+// By problem, in words.
+std::map<std::string, const KernelRow*> fastest_kernels(const Record& record) {
+  std::map<std::string, const KernelRow*> fastest;
+  for (const KernelRow& row : record.kernels) {
+    const KernelRow*& best =
+        fastest[shape_words(row) + ", M " + std::to_string(row.m) + ", " + weight_words(row) +
+                ", " + row.dtype + (row.dense() ? ", dense" : "")];
+    if (best == nullptr || row.us < best->us) best = &row;
+  }
+  return fastest;
 }
 
 // What metrics on token windows are called: "divergence.c4.mean_kl" is of the dataset c4.
@@ -110,6 +126,11 @@ class Comparer {
       }
       result_.changes.push_back(std::move(change));
     }
+    const auto now = fastest_kernels(after);
+    for (const auto& [problem, row] : fastest_kernels(before)) {
+      const auto found = now.find(problem);
+      kernel(before, *row, after, found == now.end() ? nullptr : found->second, problem);
+    }
   }
 
   void only(const Record& record, bool before) {
@@ -130,6 +151,28 @@ class Comparer {
     change.label = cell_label(record);
     change.metric = metric;
     return change;
+  }
+
+  // Times of the fastest kernel on one problem, whichever it is.
+  void kernel(const Record& before, const KernelRow& old, const Record& after, const KernelRow* now,
+              const std::string& problem) {
+    MetricChange change = start(after, "us " + problem);
+    change.before = number_text(old.us);
+    if (now == nullptr) {
+      change.change = Change::kMissing;
+    } else if (!same_device(before, after)) {
+      change.change = Change::kNotComparable;
+      change.detail = "another device";
+    } else {
+      change.after = number_text(now->us);
+      Metric was, is;
+      was.value = old.us;
+      is.value = now->us;
+      judge_relative(was, is, options_.time_threshold, 0, change);
+      if (old.kernel != now->kernel)
+        change.detail += ", " + old.kernel + " before, now " + now->kernel;
+    }
+    result_.changes.push_back(std::move(change));
   }
 
   void status(const Record& before, const Record& after) {
@@ -159,13 +202,13 @@ class Comparer {
       change.change = Change::kNotComparable;
       change.detail = why;
     };
-    if (is_time(now.name) && !same_device(before, after)) return incomparable("another device");
+    const bool timed = is_time(now.name) || is_rate(now.name);
+    if (timed && !same_device(before, after)) return incomparable("another device");
     if (is_time(now.name) && (before.resumed_blocks > 0 || after.resumed_blocks > 0))
       return incomparable("a resumed run times only its rest");
     if (now.name == "bytes.host_peak" || now.name == "bytes.host_planned")
       return incomparable("the peak of the process, whatever cells ran before");
-    judge_relative(old, now,
-                   is_time(now.name) ? options_.time_threshold : options_.relative_threshold,
+    judge_relative(old, now, timed ? options_.time_threshold : options_.relative_threshold,
                    is_time(now.name) ? options_.smallest_seconds : 0, change);
   }
 

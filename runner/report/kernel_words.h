@@ -22,4 +22,12 @@ inline std::string weight_words(const KernelRow& row) {
   return text;
 }
 
+// "float16" of the metric "kernels.float16.tflop_per_s", the rate of the large dense product; empty
+// for other metrics.
+inline std::string dense_rate_type(const std::string& metric) {
+  const std::string prefix = "kernels.", suffix = ".tflop_per_s";
+  if (!metric.starts_with(prefix) || !metric.ends_with(suffix)) return "";
+  return metric.substr(prefix.size(), metric.size() - prefix.size() - suffix.size());
+}
+
 }  // namespace gptqb

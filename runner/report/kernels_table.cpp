@@ -85,12 +85,11 @@ std::string crossover_table(const Record& record) {
 std::string ceilings_text(const Record& record) {
   std::string text = "Reached on this device in the same run: ";
   for (const Metric& metric : record.metrics) {
-    if (metric.name == "kernels.read_gb_per_s")
+    if (metric.name == "kernels.read.gb_per_s")
       text += "plain read of 1 GiB " + significant_text(metric.value, 4) + " GB/s";
-    const std::string prefix = "kernels.dense_tflop_per_s.";
-    if (metric.name.starts_with(prefix))
-      text += "; large dense product in " + metric.name.substr(prefix.size()) + " " +
-              significant_text(metric.value, 4) + " TFLOP/s";
+    if (const std::string type = dense_rate_type(metric.name); !type.empty())
+      text +=
+          "; large dense product in " + type + " " + significant_text(metric.value, 4) + " TFLOP/s";
   }
   return text + ".\n";
 }

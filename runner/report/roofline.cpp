@@ -89,11 +89,9 @@ std::string roofline_svg(const Record& record) {
   if (record.kernels.empty()) return "";
   // One roof for each type that was measured.
   std::vector<std::pair<std::string, double>> dense;
-  for (const Metric& metric : record.metrics) {
-    const std::string prefix = "kernels.dense_tflop_per_s.";
-    if (metric.name.starts_with(prefix))
-      dense.emplace_back(metric.name.substr(prefix.size()), metric.value);
-  }
+  for (const Metric& metric : record.metrics)
+    if (const std::string type = dense_rate_type(metric.name); !type.empty())
+      dense.emplace_back(type, metric.value);
   const double read = 1e-3 * record.kernels.front().read_gb_per_s;  // TB/s: TFLOP/s per FLOP/B
   double roof = 0, least_x = 1e300, most_x = 0, least_y = 1e300;
   for (const auto& [type, rate] : dense) roof = std::max(roof, rate);

@@ -100,6 +100,43 @@ TEST(CompareTest, DirectionFollowsTheMetric) {
             Change::kBetter);
 }
 
+// The fastest kernel of a problem before against the fastest now, on the same device.
+TEST(CompareTest, KernelsAreComparedByTheTimeOfAProblem) {
+  const auto sample_of = [](std::vector<std::pair<std::string, double>> times) {
+    Record result = record("k", "none", 0, 1, {});
+    result.metrics = {metric("kernels.read.gb_per_s", 4000)};
+    for (const auto& [kernel, us] : times) {
+      KernelRow row;
+      row.kernel = kernel;
+      row.k = row.n = 64;
+      row.m = 1;
+      row.bits = 4;
+      row.dtype = "float16";
+      row.us = us;
+      result.kernels.push_back(row);
+    }
+    return result;
+  };
+  const std::string name = "us 64 x 64, M 1, 4 bits, row, asym, float16";
+  const Record before = sample_of({{"a", 10}, {"b", 20}});
+  const auto worse = compare_records({before}, {sample_of({{"a", 20}, {"b", 12}})});
+  EXPECT_EQ(change_of(worse, name).change, Change::kWorse);
+  EXPECT_THAT(change_of(worse, name).detail, HasSubstr("a before, now b"));
+  EXPECT_EQ(change_of(compare_records({before}, {sample_of({{"c", 10.5}})}), name).change,
+            Change::kSame);
+  EXPECT_EQ(change_of(compare_records({before}, {sample_of({{"a", 5}})}), name).change,
+            Change::kBetter);
+  EXPECT_TRUE(compare_records({before}, {sample_of({})}).tripped());
+  Record elsewhere = sample_of({{"a", 50}});
+  elsewhere.environment.gpu = "another";
+  elsewhere.metrics[0].value = 100;
+  EXPECT_FALSE(compare_records({before}, {elsewhere}).tripped());
+  Record slower = before;
+  slower.metrics[0].value = 3000;
+  EXPECT_EQ(change_of(compare_records({before}, {slower}), "kernels.read.gb_per_s").change,
+            Change::kWorse);
+}
+
 TEST(CompareTest, WhatIsGoneTripsTheGateAndWhatIsNewDoesNot) {
   const Record cell = sample({1, 2});
   EXPECT_TRUE(compare_records({cell}, {}).tripped());

@@ -61,7 +61,7 @@ TEST(BenchCommand, MeasuresAndLeavesTablesAndAPlot) {
   EXPECT_EQ(records[0].status, CellStatus::kOk);
   EXPECT_EQ(records[0].kernels.size(), 6u);
   EXPECT_EQ(records[0].setting("kernels.filter"), "96x40");
-  EXPECT_GT(find_metric(records[0], "kernels.read_gb_per_s")->value, 0);
+  EXPECT_GT(find_metric(records[0], "kernels.read.gb_per_s")->value, 0);
   for (const KernelRow& row : records[0].kernels) EXPECT_NE(row.reason, "");
 }
 
@@ -186,8 +186,8 @@ KernelRow row(const std::string& kernel, int64_t m, double us, double dense_us) 
 Record measured() {
   Record record = test::record("0123456789abcdef", "none", 0, 1, {});
   record.settings = {{"kernels.like", "llama-7b"}, {"kernels.m", "1, 64, 256"}};
-  record.metrics = {test::metric("kernels.read_gb_per_s", 4000),
-                    test::metric("kernels.dense_tflop_per_s.float16", 700)};
+  record.metrics = {test::metric("kernels.read.gb_per_s", 4000),
+                    test::metric("kernels.float16.tflop_per_s", 700)};
   record.environment.gpu = "Test GPU";
   record.kernels = {row("dense", 1, 14, 14),   row("dense", 64, 14, 14), row("dense", 256, 20, 20),
                     row("few", 1, 4, 14),      row("few", 64, 16, 14),   row("many", 64, 12, 14),
