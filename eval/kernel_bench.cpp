@@ -187,7 +187,9 @@ class Bench {
     return spec_.cold ? std::min(copies_that_are_cold(bytes), kMost) : 1;
   }
   int64_t copies_that_are_cold(int64_t bytes) const {
-    return kernels::copies_beyond_cache(bytes, std::max(2 * cache_bytes_, spec_.cold_bytes));
+    // Of one large weight alone a part might stay, whatever the cache replaces.
+    return std::max<int64_t>(
+        kernels::copies_beyond_cache(bytes, std::max(2 * cache_bytes_, spec_.cold_bytes)), 2);
   }
   const char* cache_of(int64_t bytes) const {
     return copies_of(bytes) == copies_that_are_cold(bytes) ? "cold" : "warm";
