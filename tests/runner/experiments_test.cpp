@@ -8,7 +8,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 
+#include "runner/kernel_settings.h"
 #include "runner/plan.h"
 #include "tests/support/shared.h"
 
@@ -182,6 +184,45 @@ TEST(Experiments, SolverLayersHoldTheShapesOfThePeers) {
   for (const char* like : {"llama-7b", "opt-175b"})
     for (const SolverKind solver : {SolverKind::kFast, SolverKind::kReference})
       EXPECT_TRUE(solved.contains({like, solver})) << like;
+}
+
+// The table of shared/reference/h200_peers.md, at the rows where kernels change, and every format.
+TEST(Experiments, KernelsHoldTheShapesOfThePeersAndEveryFormat) {
+  std::set<std::string> shapes;
+  std::set<std::tuple<int64_t, int64_t, bool, bool>> formats;
+  for (const char* name : {"kernels_llama7b", "kernels_opt175b", "kernels_all_bits"}) {
+    const fs::path file =
+        fs::path(GPTQB_SOURCE_DIR) / "experiments" / (std::string(name) + ".yaml");
+    std::set<std::string> tiers;
+    for (const Experiment& experiment : load_experiments(file)) {
+      tiers.insert(experiment.tier);
+      const Plan plan = plan_of(experiment);
+      ASSERT_EQ(plan.cells.size(), 1u) << file;
+      EXPECT_EQ(plan.cells[0].skip_reason, "") << file;
+      const KernelBenchSpec spec = kernel_bench_of(plan.cells[0].cell);
+      EXPECT_EQ(spec.cold, experiment.tier != "smoke") << file;
+      if (experiment.tier != "full") continue;
+      for (const KernelShape& shape : spec.shapes) shapes.insert(shape.text());
+      for (const int64_t bits : spec.bits)
+        for (const int64_t group : spec.group_sizes)
+          for (const bool symmetric : spec.symmetric)
+            for (const bool act_order : spec.act_order)
+              formats.emplace(bits, group, symmetric, act_order);
+      if (std::string(name) == "kernels_all_bits") continue;
+      for (const int64_t m : {1, 16, 32, 64, 128, 256, 1024, 4096})
+        EXPECT_TRUE(std::count(spec.m.begin(), spec.m.end(), m)) << file << ", M " << m;
+    }
+    EXPECT_EQ(tiers.size(), 3u) << file;
+  }
+  for (const char* shape : {"4096x4096", "4096x12288", "4096x22016", "11008x4096", "8192x57344",
+                            "12288x49152", "49152x12288"})
+    EXPECT_TRUE(shapes.contains(shape)) << shape;
+  for (const int64_t bits : {2, 3, 4, 8})
+    for (const int64_t group : {-1, 16, 32, 64, 128, 256})
+      for (const bool symmetric : {true, false})
+        for (const bool act_order : {true, false})
+          EXPECT_TRUE(formats.contains({bits, group, symmetric, act_order}))
+              << bits << " bits, groups of " << group;
 }
 
 struct Named {
