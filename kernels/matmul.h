@@ -46,6 +46,10 @@ struct MatmulArguments {
   void* workspace = nullptr;   // workspace_bytes(), used up; one launch at a time
 };
 
+// Throws Error, which names the pointer, unless all lie at multiples of 16 bytes: for kernels that
+// read or write 16 bytes at once, where a GPU would stop for good.
+void check_alignment(const MatmulArguments& arguments);
+
 // One way to compute it. Stateless; sums are float32 or wider; the same inputs give the same bits.
 class MatmulKernel {
  public:
