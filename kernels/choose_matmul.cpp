@@ -19,6 +19,7 @@ constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
 constexpr std::array kPreferences = {
     Preference{"cuda_tiles", 32, "few activations: reading the weights bounds it"},
     Preference{"cuda_plain", kAny, "no faster CUDA kernel runs it"},
+    Preference{"cpu_rows", kAny, "the fastest CPU kernel at every M"},
     Preference{"cpu_plain", kAny, "no faster CPU kernel runs it"},
 };
 

@@ -13,6 +13,7 @@ constexpr int64_t kNewest = std::numeric_limits<int64_t>::max();
 // Named in the order of kernels.def.
 constexpr std::array kLimits = {
     MatmulLimits{.kernel = "cpu_plain", .layout = "tiles"},
+    MatmulLimits{.kernel = "cpu_rows", .layout = "rows"},
     MatmulLimits{.kernel = "cuda_plain",
                  .layout = "tiles",
                  .cuda = true,

@@ -140,6 +140,18 @@ PackedShape packed_shape(const QuantView& view, int64_t row_multiple, int64_t co
   return shape;
 }
 
+PackedBytes packed_bytes(const PackedShape& shape) {
+  // So that the next part starts at a multiple of 128.
+  const auto whole = [](int64_t bytes) { return round_up(bytes, 128); };
+  const int64_t grids = shape.packed_rows * shape.scale_spans();
+  PackedBytes bytes;
+  bytes.codes = whole(shape.packed_rows * shape.packed_columns * shape.bits / 8);
+  bytes.scales = whole(2 * grids);
+  if (!shape.symmetric) bytes.zeros = whole(grids);
+  if (shape.ordered) bytes.input_order = whole(4 * (shape.packed_columns + shape.scale_spans()));
+  return bytes;
+}
+
 std::vector<int32_t> packed_order(const QuantView& view, const PackedShape& shape) {
   if (!shape.ordered) return {};
   std::vector<std::vector<int32_t>> columns(static_cast<size_t>(view.groups));

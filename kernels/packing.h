@@ -41,6 +41,8 @@ constexpr const char* kPacking = "packed weight";
 // but for what it says of codes, scales and zeros.
 PackedShape packed_shape(const QuantView& view, int64_t row_multiple, int64_t column_multiple);
 
+PackedBytes packed_bytes(const PackedShape& shape);
+
 // The parts of PackedView::input_order: the canonical column of each packed one, then the group of
 // each scale span (-1 for padding).
 std::vector<int32_t> packed_order(const QuantView& view, const PackedShape& shape);
@@ -65,8 +67,5 @@ void unpack_grids(const PackedView& view, const std::vector<int32_t>& groups, in
 // group_of_input of the canonical form.
 void unpack_order(const PackedView& view, const std::vector<int32_t>& groups,
                   int32_t* group_of_input);
-
-// `bytes` with the padding that lets the next part start at a multiple of 128.
-constexpr int64_t part_bytes(int64_t bytes) { return (bytes + 127) / 128 * 128; }
 
 }  // namespace gptqb::kernels

@@ -10,7 +10,6 @@ namespace gptqb::kernels {
 namespace {
 
 // Vectors of 16 bytes, which every x86-64 has: more would not help, memory is the limit.
-using Bytes [[gnu::vector_size(16)]] = uint8_t;
 using Halves [[gnu::vector_size(16)]] = uint16_t;  // the halves of four words, of lanes c = 0 .. 3
 using Words [[gnu::vector_size(16)]] = uint32_t;
 using FewBytes [[gnu::vector_size(8)]] = uint8_t;
@@ -188,16 +187,7 @@ PackedShape tiles_shape(const QuantView& view) {
   return packed_shape(view, kTileRows, kTileColumns);
 }
 
-PackedBytes tiles_bytes(const PackedShape& shape) {
-  PackedBytes bytes;
-  const int64_t grids = shape.packed_rows * shape.scale_spans();
-  bytes.codes = part_bytes(shape.packed_rows * shape.packed_columns * shape.bits / 8);
-  bytes.scales = part_bytes(2 * grids);
-  if (!shape.symmetric) bytes.zeros = part_bytes(grids);
-  if (shape.ordered)
-    bytes.input_order = part_bytes(4 * (shape.packed_columns + shape.scale_spans()));
-  return bytes;
-}
+PackedBytes tiles_bytes(const PackedShape& shape) { return packed_bytes(shape); }
 
 void pack_tiles(const QuantView& view, const PackedShape& shape, const PackedParts& out) {
   const std::string reason = tiles_refusal(view);

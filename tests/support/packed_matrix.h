@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "kernels/row_layout.h"
 #include "kernels/tile_layout.h"
 
 namespace gptqb::test {
@@ -36,11 +37,15 @@ class AlignedBytes {
 class PackedMatrix {
  public:
   explicit PackedMatrix(const kernels::QuantView& view, std::string_view layout = "tiles")
-      : shape_(kernels::tiles_shape(view)),
-        bytes_(kernels::tiles_bytes(shape_)),
+      : shape_(layout == "rows" ? kernels::rows_shape(view) : kernels::tiles_shape(view)),
+        bytes_(layout == "rows" ? kernels::rows_bytes(shape_) : kernels::tiles_bytes(shape_)),
         memory_(bytes_.total()) {
-    if (layout != "tiles") throw Error("layout", "expected tiles, got " + std::string(layout));
-    kernels::pack_tiles(view, shape_, parts());
+    if (layout == "rows")
+      kernels::pack_rows(view, shape_, parts());
+    else if (layout == "tiles")
+      kernels::pack_tiles(view, shape_, parts());
+    else
+      throw Error("layout", "expected rows or tiles, got " + std::string(layout));
   }
 
   const kernels::PackedShape& shape() const { return shape_; }

@@ -1,0 +1,54 @@
+// How `cpu_rows` computes, and its bodies, one for each instruction set.
+//
+// Activations become 16-bit integers: per token and chunk of at most 128 columns (a scale span, if
+// that is shorter), x is rounded to a multiple of step = max|x| / 32767. Sums of x (code - zero)
+// over a chunk are then exact in 32 bits; they are multiplied by step and scale and added in
+// float32. Against exact arithmetic this is off by
+//   - at most step / 2, so 2^-16 of the chunk's largest |x|, for each activation (2^-112 where all
+//     of a chunk is below 2^-96),
+//   - one rounding of 2^-24 for each chunk's conversion, step, scale and addition: (chunks + 12)
+//     2^-24 of sum |x (code - zero)| scale,
+// and the rounding of y. Activations that are not finite make their token's results NaN.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/matmul.h"
+#include "kernels/row_layout.h"
+
+namespace gptqb::kernels {
+
+using RowLanes [[gnu::vector_size(32), gnu::may_alias]] = uint16_t;
+using RowInputs [[gnu::vector_size(32), gnu::may_alias]] = int16_t;
+using RowSums [[gnu::vector_size(32), gnu::may_alias]] = int32_t;
+using RowFloats [[gnu::vector_size(32), gnu::may_alias]] = float;
+
+constexpr int64_t kSumLanes = 8;
+
+// Some of a product's tokens as integers, in packed order.
+struct FixedInputs {
+  int64_t first = 0;  // of the product's tokens
+  int64_t tokens = 0;
+  int64_t columns = 0;         // packed
+  int64_t chunk = 0;           // columns that share a step: 16, 32, 64 or 128
+  int16_t* x = nullptr;        // [tokens, columns]
+  float* steps = nullptr;      // [tokens, columns / chunk]
+  int32_t* offsets = nullptr;  // [tokens, columns / chunk, 8]: minus the sums that a zero point of
+                               // 1 takes off, in the lanes where a vector product has them
+  int64_t chunks() const { return columns / chunk; }
+};
+
+struct RowBody {
+  // Fills `inputs` for its token `token` (counted from inputs.first).
+  void (*fix)(const MatmulArguments& arguments, const FixedInputs& inputs, int64_t token) = nullptr;
+  // Rows of strips [first, last) times all tokens of `inputs`.
+  void (*multiply)(const MatmulArguments& arguments, const FixedInputs& inputs, int64_t first,
+                   int64_t last) = nullptr;
+};
+
+RowBody row_body_portable();
+// Only on x86-64; `vnni` needs AVX-512 VL and VNNI.
+RowBody row_body_avx2();
+RowBody row_body_vnni();
+
+}  // namespace gptqb::kernels

@@ -1,0 +1,290 @@
+// The body of `cpu_rows`, for the instruction set of the file that includes this. It defines before
+//   GPTQB_LEVEL                          attributes of every function here
+//   add_products(sums, codes, inputs)    sums[j] += codes[2j] inputs[2j] + codes[2j+1] inputs[2j+1]
+//   widen_four(half bits, floats)        four float16
+// Vector types stay 32 bytes wide for every instruction set; the compiler splits them if need be.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernels/half_bits.h"
+#include "kernels/impl/matmul_rows.h"
+
+namespace gptqb::kernels {
+namespace {
+
+constexpr int kLanes = static_cast<int>(kRowLanes);
+constexpr int kStrip = static_cast<int>(kRowStrip);
+
+// ---- activations ----
+
+// The bits of eight activations from `from` on, of packed columns; 0 where there is none.
+GPTQB_LEVEL inline void take_inputs(const MatmulArguments& arguments, const uint16_t* row,
+                                    int64_t from, uint16_t* out) {
+  const PackedShape& shape = arguments.weight.shape;
+  if (!shape.ordered && from + kSumLanes <= shape.columns) {
+    std::memcpy(out, row + from, kSumLanes * sizeof(uint16_t));
+    return;
+  }
+  for (int64_t i = 0; i < kSumLanes; ++i) {
+    const int64_t input = shape.ordered ? arguments.weight.input_order[from + i] : from + i;
+    out[i] = input >= 0 && input < shape.columns ? row[input] : uint16_t{0};
+  }
+}
+
+GPTQB_LEVEL inline void widen_inputs(HalfType type, const uint16_t* bits, RowFloats& out) {
+  if (type == HalfType::kFloat16) {
+    float values[kSumLanes];
+    widen_four(bits, values);
+    widen_four(bits + 4, values + 4);
+    std::memcpy(&out, values, sizeof(out));
+    return;
+  }
+  using Halves [[gnu::vector_size(16)]] = uint16_t;
+  using Words [[gnu::vector_size(32)]] = uint32_t;
+  Halves halves;
+  std::memcpy(&halves, bits, sizeof(halves));
+  const Words words = __builtin_convertvector(halves, Words) << 16;
+  std::memcpy(&out, &words, sizeof(out));
+}
+
+// One chunk of at most 128 columns.
+GPTQB_LEVEL void fix_chunk(const RowFloats* values, int64_t vectors, int16_t* x, float* step,
+                           RowSums* offsets) {
+  RowSums largest{};  // of |x|, as bits: these are ordered as the numbers are, with NaN on top
+  for (int64_t v = 0; v < vectors; ++v) {
+    RowSums bits;
+    std::memcpy(&bits, values + v, sizeof(bits));
+    bits &= 0x7fffffff;
+    largest = bits > largest ? bits : largest;
+  }
+  int32_t top = 0;
+  for (int lane = 0; lane < kSumLanes; ++lane) top = std::max<int32_t>(top, largest[lane]);
+  constexpr int32_t kInfinity = 0x7f800000;
+  constexpr float kLeast = 0x1p-96F;  // whose inverse float32 holds
+  const float most = std::max(top < kInfinity ? std::bit_cast<float>(top) : 1.F, kLeast);
+  *step = top < kInfinity ? most / 32767.F : std::numeric_limits<float>::quiet_NaN();
+  const float inverse = 32767.F / most;
+  // Adding 1.5 x 2^23 rounds to an integer, in the lowest bits.
+  constexpr float kShift = 12582912.F;
+  for (int64_t v = 0; v < vectors; ++v) {
+    using Halves [[gnu::vector_size(16)]] = int16_t;
+    const RowFloats shifted = values[v] * inverse + kShift;
+    RowSums whole;
+    std::memcpy(&whole, &shifted, sizeof(whole));
+    Halves halves = __builtin_convertvector(whole, Halves);
+    if (top >= kInfinity) halves = Halves{};
+    std::memcpy(x + v * kSumLanes, &halves, sizeof(halves));
+  }
+  RowSums sums{};
+  const RowLanes ones = RowLanes{} + 1;
+  for (int64_t v = 0; v < vectors / 2; ++v) {
+    RowInputs inputs;
+    std::memcpy(&inputs, x + v * kLanes, sizeof(inputs));
+    add_products(sums, ones, inputs);
+  }
+  *offsets = -sums;
+}
+
+GPTQB_LEVEL void fix_token(const MatmulArguments& arguments, const FixedInputs& inputs,
+                           int64_t token) {
+  const auto* const row = static_cast<const uint16_t*>(arguments.x) +
+                          (inputs.first + token) * arguments.weight.shape.columns;
+  int16_t* const x = inputs.x + token * inputs.columns;
+  float* const steps = inputs.steps + token * inputs.chunks();
+  auto* const offsets = reinterpret_cast<RowSums*>(inputs.offsets) + token * inputs.chunks();
+  const int64_t vectors = inputs.chunk / kSumLanes;
+  RowFloats values[128 / kSumLanes];
+  for (int64_t chunk = 0; chunk < inputs.chunks(); ++chunk) {
+    const int64_t from = chunk * inputs.chunk;
+    for (int64_t v = 0; v < vectors; ++v) {
+      uint16_t bits[kSumLanes];
+      take_inputs(arguments, row, from + v * kSumLanes, bits);
+      widen_inputs(arguments.type, bits, values[v]);
+    }
+    fix_chunk(values, vectors, x + from, steps + chunk, offsets + chunk);
+  }
+}
+
+// ---- product ----
+
+// Codes of slot `slot` of a unit; `unit`: the row's first vector of it.
+template <int kBits>
+GPTQB_LEVEL [[gnu::always_inline]] inline void take_slot(const RowLanes* unit, int slot,
+                                                         RowLanes& codes) {
+  constexpr int kSlots = 16 / kBits;
+  constexpr auto kMask = static_cast<uint16_t>((1U << kBits) - 1);
+  if (kBits == 3 && slot == 15) {
+    codes = unit[0] >> 15 | (unit[kStrip] >> 14 & 2) | (unit[2 * kStrip] >> 13 & 4);
+    return;
+  }
+  const int position = slot % kSlots * kBits;
+  codes = unit[slot / kSlots * kStrip] >> position;
+  if (position + kBits < 16) codes &= kMask;
+}
+
+// What a unit of a strip needs beside codes, for each chunk and row.
+struct Grids {
+  static constexpr int kMost = 16 * kStrip;
+  alignas(16) float scales[kMost];
+  alignas(16) int32_t zeros[kMost];
+};
+
+// kRows rows of a strip times kTokens tokens, `totals` [kRows][kTokens].
+template <int kBits, int kChunkSlots, int kRows, int kTokens>
+GPTQB_LEVEL [[gnu::always_inline]] inline void add_unit(const RowLanes* unit, const Grids& grids,
+                                                        const FixedInputs& inputs, int64_t column,
+                                                        int64_t token, int row, RowFloats* totals) {
+  constexpr auto kSlots = static_cast<int>(row_unit(kBits)) / kLanes;
+  const auto* const x =
+      reinterpret_cast<const RowInputs*>(inputs.x + token * inputs.columns + column);
+  const int64_t first = token * inputs.chunks() + column / (kChunkSlots * kLanes);
+  const auto* const offsets = reinterpret_cast<const RowSums*>(inputs.offsets) + first;
+  const float* const steps = inputs.steps + first;
+  const int64_t x_stride = inputs.columns / kLanes;
+  const int64_t chunk_stride = inputs.chunks();
+  RowSums sums[kRows * kTokens];
+#pragma GCC unroll 16
+  for (int slot = 0; slot < kSlots; ++slot) {
+    const int chunk = slot / kChunkSlots;
+    if (slot % kChunkSlots == 0) {
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) {
+        const RowSums zero = RowSums{} + grids.zeros[chunk * kStrip + row + r];
+#pragma GCC unroll 4
+        for (int t = 0; t < kTokens; ++t)
+          sums[r * kTokens + t] = offsets[t * chunk_stride + chunk] * zero;
+      }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      RowLanes codes;
+      take_slot<kBits>(unit + r, slot, codes);
+#pragma GCC unroll 4
+      for (int t = 0; t < kTokens; ++t)
+        add_products(sums[r * kTokens + t], codes, x[t * x_stride + slot]);
+    }
+    if (slot % kChunkSlots == kChunkSlots - 1) {
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) {
+        const RowFloats scale = RowFloats{} + grids.scales[chunk * kStrip + row + r];
+#pragma GCC unroll 4
+        for (int t = 0; t < kTokens; ++t) {
+          const RowFloats wide = __builtin_convertvector(sums[r * kTokens + t], RowFloats);
+          totals[r * kTokens + t] += wide * steps[t * chunk_stride + chunk] * scale;
+        }
+      }
+    }
+  }
+}
+
+// Scales and zeros of the unit at `column` of a strip.
+template <int kBits, int kChunkSlots>
+GPTQB_LEVEL [[gnu::always_inline]] inline void take_grids(const PackedView& weight, int64_t strip,
+                                                          int64_t column, Grids& grids) {
+  constexpr auto kChunk = int64_t{kChunkSlots} * kLanes;
+  constexpr auto kChunks = static_cast<int>(row_unit(kBits) / kChunk);
+  const PackedShape& shape = weight.shape;
+  const int64_t first = strip * shape.scale_spans();
+#pragma GCC unroll 16
+  for (int chunk = 0; chunk < kChunks; ++chunk) {
+    // A span is one chunk, or several of 128 columns.
+    const int64_t at = column / kChunk + chunk;
+    const int64_t span = kChunkSlots < 8 ? at : at / (shape.scale_span / kChunk);
+    const int64_t from = (first + span) * kStrip;
+    widen_four(weight.scales + from, grids.scales + chunk * kStrip);
+    if (!shape.symmetric) {
+      using Four [[gnu::vector_size(4)]] = uint8_t;
+      using Zeros [[gnu::vector_size(16)]] = int32_t;
+      Four four;
+      std::memcpy(&four, weight.zeros + from, sizeof(four));
+      const Zeros zeros = __builtin_convertvector(four, Zeros);
+      std::memcpy(grids.zeros + chunk * kStrip, &zeros, sizeof(zeros));
+    }
+  }
+}
+
+GPTQB_LEVEL inline void finish(const MatmulArguments& arguments, int64_t row, int64_t token,
+                               const RowFloats& total) {
+  const PackedShape& shape = arguments.weight.shape;
+  if (row >= shape.rows) return;
+  float sum = ((total[0] + total[4]) + (total[2] + total[6])) +
+              ((total[1] + total[5]) + (total[3] + total[7]));
+  if (arguments.bias != nullptr)
+    sum += float_of(arguments.type, static_cast<const uint16_t*>(arguments.bias)[row]);
+  static_cast<uint16_t*>(arguments.y)[token * shape.rows + row] = bits_of(arguments.type, sum);
+}
+
+template <int kBits, int kChunkSlots, int kRows, int kTokens>
+GPTQB_LEVEL void multiply_strip(const MatmulArguments& arguments, const FixedInputs& inputs,
+                                int64_t strip, int64_t token) {
+  const PackedView& weight = arguments.weight;
+  const PackedShape& shape = weight.shape;
+  const auto* const codes = reinterpret_cast<const RowLanes*>(weight.codes) +
+                            strip * kStrip * shape.packed_columns * kBits / 256;
+  Grids grids;
+  std::fill(grids.zeros, grids.zeros + Grids::kMost, 1 << (kBits - 1));
+  for (int row = 0; row < kStrip; row += kRows) {
+    RowFloats totals[kRows * kTokens] = {};
+    for (int64_t column = 0; column < shape.packed_columns; column += row_unit(kBits)) {
+      take_grids<kBits, kChunkSlots>(weight, strip, column, grids);
+      const RowLanes* const unit =
+          codes + column / row_unit(kBits) * row_unit_vectors(kBits) * kStrip + row;
+      add_unit<kBits, kChunkSlots, kRows, kTokens>(unit, grids, inputs, column, token, row, totals);
+    }
+    for (int r = 0; r < kRows; ++r)
+      for (int t = 0; t < kTokens; ++t)
+        finish(arguments, strip * kStrip + row + r, inputs.first + token + t,
+               totals[r * kTokens + t]);
+  }
+}
+
+template <int kBits, int kChunkSlots>
+GPTQB_LEVEL void multiply_strips(const MatmulArguments& arguments, const FixedInputs& inputs,
+                                 int64_t first, int64_t last) {
+  for (int64_t strip = first; strip < last; ++strip) {
+    int64_t token = 0;
+    for (; token + 4 <= inputs.tokens; token += 4)
+      multiply_strip<kBits, kChunkSlots, 1, 4>(arguments, inputs, strip, token);
+    for (; token + 2 <= inputs.tokens; token += 2)
+      multiply_strip<kBits, kChunkSlots, 2, 2>(arguments, inputs, strip, token);
+    for (; token < inputs.tokens; ++token)
+      multiply_strip<kBits, kChunkSlots, 4, 1>(arguments, inputs, strip, token);
+  }
+}
+
+template <int kBits>
+GPTQB_LEVEL void multiply_bits(const MatmulArguments& arguments, const FixedInputs& inputs,
+                               int64_t first, int64_t last) {
+  switch (inputs.chunk) {
+    case 16:
+      return multiply_strips<kBits, 1>(arguments, inputs, first, last);
+    case 32:
+      return multiply_strips<kBits, 2>(arguments, inputs, first, last);
+    case 64:
+      return multiply_strips<kBits, 4>(arguments, inputs, first, last);
+    default:
+      return multiply_strips<kBits, 8>(arguments, inputs, first, last);
+  }
+}
+
+GPTQB_LEVEL void multiply(const MatmulArguments& arguments, const FixedInputs& inputs,
+                          int64_t first, int64_t last) {
+  switch (arguments.weight.shape.bits) {
+    case 2:
+      return multiply_bits<2>(arguments, inputs, first, last);
+    case 3:
+      return multiply_bits<3>(arguments, inputs, first, last);
+    case 4:
+      return multiply_bits<4>(arguments, inputs, first, last);
+    default:
+      return multiply_bits<8>(arguments, inputs, first, last);
+  }
+}
+
+}  // namespace
+}  // namespace gptqb::kernels

@@ -1,0 +1,90 @@
+// The fast CPU kernel; how it computes is said in matmul_rows.h.
+#include <algorithm>
+#include <memory>
+#include <new>
+
+#include "kernels/impl/cpu_level.h"
+#include "kernels/impl/matmul_rows.h"
+#include "kernels/impl/parallel.h"
+#include "kernels/matmul_limits.h"
+
+namespace gptqb::kernels {
+namespace {
+
+constexpr std::string_view kName = "cpu_rows";
+
+RowBody best_body() {
+#if GPTQB_X86_LEVELS
+  const CpuLevel level = cpu_level();
+  if (level == CpuLevel::kAvx512 && __builtin_cpu_supports("avx512vnni")) return row_body_vnni();
+  if (level != CpuLevel::kBaseline) return row_body_avx2();
+#endif
+  return row_body_portable();
+}
+
+// Memory for the tokens of one pass.
+class Scratch {
+ public:
+  explicit Scratch(const FixedInputs& inputs)
+      : x_bytes_(2 * inputs.tokens * inputs.columns),
+        offset_bytes_(32 * inputs.tokens * inputs.chunks()),
+        memory_(static_cast<std::byte*>(::operator new(
+            static_cast<size_t>(x_bytes_ + offset_bytes_ + 4 * inputs.tokens * inputs.chunks()),
+            kAlign))) {}
+  ~Scratch() { ::operator delete(memory_, kAlign); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  void hand_out(FixedInputs& inputs) const {
+    inputs.x = reinterpret_cast<int16_t*>(memory_);
+    inputs.offsets = reinterpret_cast<int32_t*>(memory_ + x_bytes_);
+    inputs.steps = reinterpret_cast<float*>(memory_ + x_bytes_ + offset_bytes_);
+  }
+
+ private:
+  static constexpr std::align_val_t kAlign{64};
+  int64_t x_bytes_;
+  int64_t offset_bytes_;
+  std::byte* memory_;
+};
+
+class RowsCpu : public MatmulKernel {
+ public:
+  std::string_view layout() const override { return matmul_limits(kName).layout; }
+  std::string refusal(const MatmulProblem& problem, const MatmulDevice& device) const override {
+    return matmul_refusal(kName, problem, device);
+  }
+  int64_t workspace_bytes(const MatmulProblem&, const MatmulDevice&) const override { return 0; }
+
+  void launch(const MatmulArguments& arguments, void* /*stream*/) const override {
+    const PackedShape& shape = arguments.weight.shape;
+    // Tokens of a pass: what stays in half of a small second-level cache while weights stream by.
+    constexpr int64_t kPassBytes = 256 * 1024;
+    const int64_t fitting = kPassBytes / (2 * shape.packed_columns) / 4 * 4;
+    const int64_t tokens = std::min(arguments.m, std::max<int64_t>(fitting, 4));
+    FixedInputs inputs;
+    inputs.tokens = tokens;
+    inputs.columns = shape.packed_columns;
+    inputs.chunk = std::min<int64_t>(shape.scale_span, 128);
+    const Scratch scratch(inputs);
+    scratch.hand_out(inputs);
+    const RowBody body = best_body();
+    for (; inputs.first < arguments.m; inputs.first += tokens) {
+      inputs.tokens = std::min(tokens, arguments.m - inputs.first);
+      parallel_parts(inputs.tokens, 1,
+                     [&](int64_t token, int64_t) { body.fix(arguments, inputs, token); });
+      parallel_parts(shape.packed_rows / kRowStrip, kStripsAPart, [&](int64_t first, int64_t last) {
+        body.multiply(arguments, inputs, first, last);
+      });
+    }
+  }
+
+ private:
+  static constexpr int64_t kStripsAPart = 8;
+};
+
+}  // namespace
+
+std::unique_ptr<MatmulKernel> make_cpu_rows() { return std::make_unique<RowsCpu>(); }
+
+}  // namespace gptqb::kernels
