@@ -11,6 +11,7 @@
 // and the rounding of y. Activations that are not finite make their token's results NaN.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/matmul.h"
@@ -25,21 +26,31 @@ using RowFloats [[gnu::vector_size(32), gnu::may_alias]] = float;
 
 constexpr int64_t kSumLanes = 8;
 
-// Some of a product's tokens as integers, in packed order.
+// Some of a product's tokens as integers. Tokens are taken four at a time, the rest two, then one;
+// the chunks of such a group lie beside each other: [groups][chunks][tokens of the group] chunks. A
+// chunk is what follows, in this order:
+//   int16 [columns of a chunk]   x / step, in packed order
+//   int32 [8]                    minus what a zero point of 1 takes off the sums, lane by lane
+//   float [8]                    step
 struct FixedInputs {
   int64_t first = 0;  // of the product's tokens
   int64_t tokens = 0;
-  int64_t columns = 0;         // packed
-  int64_t chunk = 0;           // columns that share a step: 16, 32, 64 or 128
-  int16_t* x = nullptr;        // [tokens, columns]
-  float* steps = nullptr;      // [tokens, columns / chunk]
-  int32_t* offsets = nullptr;  // [tokens, columns / chunk, 8]: minus the sums that a zero point of
-                               // 1 takes off, in the lanes where a vector product has them
+  int64_t columns = 0;  // packed
+  int64_t chunk = 0;    // columns that share a step: 16, 32, 64 or 128
+  std::byte* memory = nullptr;
+
   int64_t chunks() const { return columns / chunk; }
+  int64_t chunk_bytes() const { return 2 * chunk + 64; }
+  int64_t bytes() const { return tokens * chunks() * chunk_bytes(); }
+  // Tokens of the group that `token` begins.
+  int64_t group(int64_t token) const {
+    const int64_t left = tokens - token;
+    return left >= 4 ? 4 : (left >= 2 ? 2 : 1);
+  }
 };
 
 struct RowBody {
-  // Fills `inputs` for its token `token` (counted from inputs.first).
+  // Fills the chunks of the group that `token` begins (counted from inputs.first).
   void (*fix)(const MatmulArguments& arguments, const FixedInputs& inputs, int64_t token) = nullptr;
   // Rows of strips [first, last) times all tokens of `inputs`.
   void (*multiply)(const MatmulArguments& arguments, const FixedInputs& inputs, int64_t first,

@@ -1,7 +1,7 @@
 // The body of `cpu_rows`, for the instruction set of the file that includes this. It defines before
 //   GPTQB_LEVEL                          attributes of every function here
 //   add_products(sums, codes, inputs)    sums[j] += codes[2j] inputs[2j] + codes[2j+1] inputs[2j+1]
-//   widen_four(half bits, floats)        four float16
+//   widen_four(half bits, floats)        four float16, and widen_four(bytes, words)
 // Vector types stay 32 bytes wide for every instruction set; the compiler splits them if need be.
 #pragma once
 
@@ -19,6 +19,11 @@ namespace {
 
 constexpr int kLanes = static_cast<int>(kRowLanes);
 constexpr int kStrip = static_cast<int>(kRowStrip);
+
+template <class Vector, class Value>
+GPTQB_LEVEL [[gnu::always_inline]] inline void broadcast(Value value, Vector& out) {
+  out = Vector{value, value, value, value, value, value, value, value};
+}
 
 // ---- activations ----
 
@@ -52,9 +57,8 @@ GPTQB_LEVEL inline void widen_inputs(HalfType type, const uint16_t* bits, RowFlo
   std::memcpy(&out, &words, sizeof(out));
 }
 
-// One chunk of at most 128 columns.
-GPTQB_LEVEL void fix_chunk(const RowFloats* values, int64_t vectors, int16_t* x, float* step,
-                           RowSums* offsets) {
+// One chunk of at most 128 columns, written to `out` as FixedInputs says.
+GPTQB_LEVEL inline void fix_chunk(const RowFloats* values, int64_t vectors, std::byte* out) {
   RowSums largest{};  // of |x|, as bits: these are ordered as the numbers are, with NaN on top
   for (int64_t v = 0; v < vectors; ++v) {
     RowSums bits;
@@ -67,7 +71,7 @@ GPTQB_LEVEL void fix_chunk(const RowFloats* values, int64_t vectors, int16_t* x,
   constexpr int32_t kInfinity = 0x7f800000;
   constexpr float kLeast = 0x1p-96F;  // whose inverse float32 holds
   const float most = std::max(top < kInfinity ? std::bit_cast<float>(top) : 1.F, kLeast);
-  *step = top < kInfinity ? most / 32767.F : std::numeric_limits<float>::quiet_NaN();
+  const float step = top < kInfinity ? most / 32767.F : std::numeric_limits<float>::quiet_NaN();
   const float inverse = 32767.F / most;
   // Adding 1.5 x 2^23 rounds to an integer, in the lowest bits.
   constexpr float kShift = 12582912.F;
@@ -78,35 +82,41 @@ GPTQB_LEVEL void fix_chunk(const RowFloats* values, int64_t vectors, int16_t* x,
     std::memcpy(&whole, &shifted, sizeof(whole));
     Halves halves = __builtin_convertvector(whole, Halves);
     if (top >= kInfinity) halves = Halves{};
-    std::memcpy(x + v * kSumLanes, &halves, sizeof(halves));
+    std::memcpy(out + v * static_cast<int64_t>(sizeof(halves)), &halves, sizeof(halves));
   }
   RowSums sums{};
   const RowLanes ones = RowLanes{} + 1;
   for (int64_t v = 0; v < vectors / 2; ++v) {
     RowInputs inputs;
-    std::memcpy(&inputs, x + v * kLanes, sizeof(inputs));
+    std::memcpy(&inputs, out + v * static_cast<int64_t>(sizeof(inputs)), sizeof(inputs));
     add_products(sums, ones, inputs);
   }
-  *offsets = -sums;
+  sums = -sums;
+  RowFloats steps;
+  broadcast(step, steps);
+  std::byte* const end = out + vectors / 2 * static_cast<int64_t>(sizeof(RowInputs));
+  std::memcpy(end, &sums, sizeof(sums));
+  std::memcpy(end + sizeof(sums), &steps, sizeof(steps));
 }
 
-GPTQB_LEVEL void fix_token(const MatmulArguments& arguments, const FixedInputs& inputs,
+GPTQB_LEVEL void fix_group(const MatmulArguments& arguments, const FixedInputs& inputs,
                            int64_t token) {
-  const auto* const row = static_cast<const uint16_t*>(arguments.x) +
-                          (inputs.first + token) * arguments.weight.shape.columns;
-  int16_t* const x = inputs.x + token * inputs.columns;
-  float* const steps = inputs.steps + token * inputs.chunks();
-  auto* const offsets = reinterpret_cast<RowSums*>(inputs.offsets) + token * inputs.chunks();
+  const int64_t group = inputs.group(token);
   const int64_t vectors = inputs.chunk / kSumLanes;
+  std::byte* out = inputs.memory + token * inputs.chunks() * inputs.chunk_bytes();
   RowFloats values[128 / kSumLanes];
-  for (int64_t chunk = 0; chunk < inputs.chunks(); ++chunk) {
-    const int64_t from = chunk * inputs.chunk;
-    for (int64_t v = 0; v < vectors; ++v) {
-      uint16_t bits[kSumLanes];
-      take_inputs(arguments, row, from + v * kSumLanes, bits);
-      widen_inputs(arguments.type, bits, values[v]);
+  for (int64_t from = 0; from < inputs.columns; from += inputs.chunk) {
+    for (int64_t t = 0; t < group; ++t) {
+      const auto* const row = static_cast<const uint16_t*>(arguments.x) +
+                              (inputs.first + token + t) * arguments.weight.shape.columns;
+      for (int64_t v = 0; v < vectors; ++v) {
+        uint16_t bits[kSumLanes];
+        take_inputs(arguments, row, from + v * kSumLanes, bits);
+        widen_inputs(arguments.type, bits, values[v]);
+      }
+      fix_chunk(values, vectors, out);
+      out += inputs.chunk_bytes();
     }
-    fix_chunk(values, vectors, x + from, steps + chunk, offsets + chunk);
   }
 }
 
@@ -134,30 +144,33 @@ struct Grids {
   alignas(16) int32_t zeros[kMost];
 };
 
+constexpr int kVectorBytes = 32;
+template <int kChunkSlots>
+constexpr int kChunkBytes = (kChunkSlots + 2) * kVectorBytes;
+
 // kRows rows of a strip times kTokens tokens, `totals` [kRows][kTokens].
 template <int kBits, int kChunkSlots, int kRows, int kTokens>
 GPTQB_LEVEL [[gnu::always_inline]] inline void add_unit(const RowLanes* unit, const Grids& grids,
-                                                        const FixedInputs& inputs, int64_t column,
-                                                        int64_t token, int row, RowFloats* totals) {
+                                                        const std::byte* inputs, int row,
+                                                        RowFloats* totals) {
   constexpr auto kSlots = static_cast<int>(row_unit(kBits)) / kLanes;
-  const auto* const x =
-      reinterpret_cast<const RowInputs*>(inputs.x + token * inputs.columns + column);
-  const int64_t first = token * inputs.chunks() + column / (kChunkSlots * kLanes);
-  const auto* const offsets = reinterpret_cast<const RowSums*>(inputs.offsets) + first;
-  const float* const steps = inputs.steps + first;
-  const int64_t x_stride = inputs.columns / kLanes;
-  const int64_t chunk_stride = inputs.chunks();
   RowSums sums[kRows * kTokens];
 #pragma GCC unroll 16
   for (int slot = 0; slot < kSlots; ++slot) {
     const int chunk = slot / kChunkSlots;
+    // Of the chunk's first token: its vectors of x, then the offsets, then the step.
+    const std::byte* const from = inputs + chunk * kTokens * kChunkBytes<kChunkSlots>;
     if (slot % kChunkSlots == 0) {
 #pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r) {
-        const RowSums zero = RowSums{} + grids.zeros[chunk * kStrip + row + r];
+        RowSums zero;
+        broadcast(grids.zeros[chunk * kStrip + row + r], zero);
 #pragma GCC unroll 4
         for (int t = 0; t < kTokens; ++t)
-          sums[r * kTokens + t] = offsets[t * chunk_stride + chunk] * zero;
+          sums[r * kTokens + t] =
+              *reinterpret_cast<const RowSums*>(from + t * kChunkBytes<kChunkSlots> +
+                                                kChunkSlots * kVectorBytes) *
+              zero;
       }
     }
 #pragma GCC unroll 4
@@ -166,44 +179,47 @@ GPTQB_LEVEL [[gnu::always_inline]] inline void add_unit(const RowLanes* unit, co
       take_slot<kBits>(unit + r, slot, codes);
 #pragma GCC unroll 4
       for (int t = 0; t < kTokens; ++t)
-        add_products(sums[r * kTokens + t], codes, x[t * x_stride + slot]);
+        add_products(sums[r * kTokens + t], codes,
+                     *reinterpret_cast<const RowInputs*>(from + t * kChunkBytes<kChunkSlots> +
+                                                         slot % kChunkSlots * kVectorBytes));
     }
     if (slot % kChunkSlots == kChunkSlots - 1) {
 #pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r) {
-        const RowFloats scale = RowFloats{} + grids.scales[chunk * kStrip + row + r];
+        RowFloats scale;
+        broadcast(grids.scales[chunk * kStrip + row + r], scale);
 #pragma GCC unroll 4
         for (int t = 0; t < kTokens; ++t) {
           const RowFloats wide = __builtin_convertvector(sums[r * kTokens + t], RowFloats);
-          totals[r * kTokens + t] += wide * steps[t * chunk_stride + chunk] * scale;
+          const RowFloats step = *reinterpret_cast<const RowFloats*>(
+              from + t * kChunkBytes<kChunkSlots> + (kChunkSlots + 1) * kVectorBytes);
+          totals[r * kTokens + t] += wide * step * scale;
         }
       }
     }
   }
 }
 
-// Scales and zeros of the unit at `column` of a strip.
+// Where the next unit's scales are.
+struct GridCursor {
+  int64_t at;      // of the scale span's, in the packed parts
+  int64_t chunks;  // of 128 columns in a span, if that is longer than one
+  int64_t met = 0;
+};
+
+// Scales and zeros of the next unit of a strip.
 template <int kBits, int kChunkSlots>
-GPTQB_LEVEL [[gnu::always_inline]] inline void take_grids(const PackedView& weight, int64_t strip,
-                                                          int64_t column, Grids& grids) {
-  constexpr auto kChunk = int64_t{kChunkSlots} * kLanes;
-  constexpr auto kChunks = static_cast<int>(row_unit(kBits) / kChunk);
-  const PackedShape& shape = weight.shape;
-  const int64_t first = strip * shape.scale_spans();
+GPTQB_LEVEL [[gnu::always_inline]] inline void take_grids(const PackedView& weight,
+                                                          GridCursor& cursor, Grids& grids) {
+  constexpr auto kChunks = static_cast<int>(row_unit(kBits)) / (kChunkSlots * kLanes);
 #pragma GCC unroll 16
   for (int chunk = 0; chunk < kChunks; ++chunk) {
+    widen_four(weight.scales + cursor.at, grids.scales + chunk * kStrip);
+    if (!weight.shape.symmetric) widen_four(weight.zeros + cursor.at, grids.zeros + chunk * kStrip);
     // A span is one chunk, or several of 128 columns.
-    const int64_t at = column / kChunk + chunk;
-    const int64_t span = kChunkSlots < 8 ? at : at / (shape.scale_span / kChunk);
-    const int64_t from = (first + span) * kStrip;
-    widen_four(weight.scales + from, grids.scales + chunk * kStrip);
-    if (!shape.symmetric) {
-      using Four [[gnu::vector_size(4)]] = uint8_t;
-      using Zeros [[gnu::vector_size(16)]] = int32_t;
-      Four four;
-      std::memcpy(&four, weight.zeros + from, sizeof(four));
-      const Zeros zeros = __builtin_convertvector(four, Zeros);
-      std::memcpy(grids.zeros + chunk * kStrip, &zeros, sizeof(zeros));
+    if (kChunkSlots < 8 || ++cursor.met == cursor.chunks) {
+      cursor.at += kStrip;
+      cursor.met = 0;
     }
   }
 }
@@ -230,11 +246,15 @@ GPTQB_LEVEL void multiply_strip(const MatmulArguments& arguments, const FixedInp
   std::fill(grids.zeros, grids.zeros + Grids::kMost, 1 << (kBits - 1));
   for (int row = 0; row < kStrip; row += kRows) {
     RowFloats totals[kRows * kTokens] = {};
+    GridCursor cursor{.at = strip * shape.scale_spans() * kStrip,
+                      .chunks = shape.scale_span / (kChunkSlots * kLanes)};
+    const RowLanes* unit = codes + row;
+    const std::byte* chunk = inputs.memory + token * inputs.chunks() * inputs.chunk_bytes();
     for (int64_t column = 0; column < shape.packed_columns; column += row_unit(kBits)) {
-      take_grids<kBits, kChunkSlots>(weight, strip, column, grids);
-      const RowLanes* const unit =
-          codes + column / row_unit(kBits) * row_unit_vectors(kBits) * kStrip + row;
-      add_unit<kBits, kChunkSlots, kRows, kTokens>(unit, grids, inputs, column, token, row, totals);
+      take_grids<kBits, kChunkSlots>(weight, cursor, grids);
+      add_unit<kBits, kChunkSlots, kRows, kTokens>(unit, grids, chunk, row, totals);
+      chunk += row_unit(kBits) / (kChunkSlots * kLanes) * kTokens * kChunkBytes<kChunkSlots>;
+      unit += row_unit_vectors(kBits) * kStrip;
     }
     for (int r = 0; r < kRows; ++r)
       for (int t = 0; t < kTokens; ++t)
@@ -247,13 +267,15 @@ template <int kBits, int kChunkSlots>
 GPTQB_LEVEL void multiply_strips(const MatmulArguments& arguments, const FixedInputs& inputs,
                                  int64_t first, int64_t last) {
   for (int64_t strip = first; strip < last; ++strip) {
-    int64_t token = 0;
-    for (; token + 4 <= inputs.tokens; token += 4)
-      multiply_strip<kBits, kChunkSlots, 1, 4>(arguments, inputs, strip, token);
-    for (; token + 2 <= inputs.tokens; token += 2)
-      multiply_strip<kBits, kChunkSlots, 2, 2>(arguments, inputs, strip, token);
-    for (; token < inputs.tokens; ++token)
-      multiply_strip<kBits, kChunkSlots, 4, 1>(arguments, inputs, strip, token);
+    for (int64_t token = 0; token < inputs.tokens; token += inputs.group(token)) {
+      const int64_t group = inputs.group(token);
+      if (group == 4)
+        multiply_strip<kBits, kChunkSlots, 1, 4>(arguments, inputs, strip, token);
+      else if (group == 2)
+        multiply_strip<kBits, kChunkSlots, 2, 2>(arguments, inputs, strip, token);
+      else
+        multiply_strip<kBits, kChunkSlots, 4, 1>(arguments, inputs, strip, token);
+    }
   }
 }
 

@@ -22,30 +22,8 @@ RowBody best_body() {
   return row_body_portable();
 }
 
-// Memory for the tokens of one pass.
-class Scratch {
- public:
-  explicit Scratch(const FixedInputs& inputs)
-      : x_bytes_(2 * inputs.tokens * inputs.columns),
-        offset_bytes_(32 * inputs.tokens * inputs.chunks()),
-        memory_(static_cast<std::byte*>(::operator new(
-            static_cast<size_t>(x_bytes_ + offset_bytes_ + 4 * inputs.tokens * inputs.chunks()),
-            kAlign))) {}
-  ~Scratch() { ::operator delete(memory_, kAlign); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-
-  void hand_out(FixedInputs& inputs) const {
-    inputs.x = reinterpret_cast<int16_t*>(memory_);
-    inputs.offsets = reinterpret_cast<int32_t*>(memory_ + x_bytes_);
-    inputs.steps = reinterpret_cast<float*>(memory_ + x_bytes_ + offset_bytes_);
-  }
-
- private:
-  static constexpr std::align_val_t kAlign{64};
-  int64_t x_bytes_;
-  int64_t offset_bytes_;
-  std::byte* memory_;
+struct Release {
+  void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{64}); }
 };
 
 class RowsCpu : public MatmulKernel {
@@ -66,13 +44,15 @@ class RowsCpu : public MatmulKernel {
     inputs.tokens = tokens;
     inputs.columns = shape.packed_columns;
     inputs.chunk = std::min<int64_t>(shape.scale_span, 128);
-    const Scratch scratch(inputs);
-    scratch.hand_out(inputs);
+    const std::unique_ptr<std::byte, Release> memory(static_cast<std::byte*>(
+        ::operator new (static_cast<size_t>(inputs.bytes()), std::align_val_t{64})));
+    inputs.memory = memory.get();
     const RowBody body = best_body();
     for (; inputs.first < arguments.m; inputs.first += tokens) {
       inputs.tokens = std::min(tokens, arguments.m - inputs.first);
-      parallel_parts(inputs.tokens, 1,
-                     [&](int64_t token, int64_t) { body.fix(arguments, inputs, token); });
+      parallel_parts(inputs.tokens, 4, [&](int64_t token, int64_t end) {
+        for (; token < end; token += inputs.group(token)) body.fix(arguments, inputs, token);
+      });
       parallel_parts(shape.packed_rows / kRowStrip, kStripsAPart, [&](int64_t first, int64_t last) {
         body.multiply(arguments, inputs, first, last);
       });

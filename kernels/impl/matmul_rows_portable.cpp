@@ -18,6 +18,10 @@ namespace {
   for (int i = 0; i < 4; ++i) floats[i] = float_of_half(bits[i]);
 }
 
+[[gnu::always_inline]] inline void widen_four(const uint8_t* bytes, int32_t* words) {
+  for (int i = 0; i < 4; ++i) words[i] = bytes[i];
+}
+
 }  // namespace
 }  // namespace gptqb::kernels
 
@@ -25,6 +29,6 @@ namespace {
 
 namespace gptqb::kernels {
 
-RowBody row_body_portable() { return {.fix = fix_token, .multiply = multiply}; }
+RowBody row_body_portable() { return {.fix = fix_group, .multiply = multiply}; }
 
 }  // namespace gptqb::kernels

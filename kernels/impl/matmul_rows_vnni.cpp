@@ -19,10 +19,22 @@ GPTQB_LEVEL [[gnu::always_inline]] inline void add_products(RowSums& sums, const
 GPTQB_LEVEL [[gnu::always_inline]] inline void widen_four(const uint16_t* bits, float* floats) {
   using Halves [[gnu::vector_size(16)]] = short;
   using Floats [[gnu::vector_size(16)]] = float;
-  Halves halves{};
-  std::memcpy(&halves, bits, 4 * sizeof(uint16_t));
-  const Floats wide = __builtin_ia32_vcvtph2ps(halves);
+  using Pair [[gnu::vector_size(16)]] = int64_t;
+  int64_t four = 0;
+  std::memcpy(&four, bits, sizeof(four));
+  const Pair packed = {four, 0};
+  const Floats wide = __builtin_ia32_vcvtph2ps((Halves)packed);
   std::memcpy(floats, &wide, sizeof(wide));
+}
+
+GPTQB_LEVEL [[gnu::always_inline]] inline void widen_four(const uint8_t* bytes, int32_t* words) {
+  using Bytes [[gnu::vector_size(16)]] = char;
+  using Words [[gnu::vector_size(16)]] = int;
+  int32_t four = 0;
+  std::memcpy(&four, bytes, sizeof(four));
+  const Words packed = {four, 0, 0, 0};
+  const Words wide = __builtin_ia32_pmovzxbd128((Bytes)packed);
+  std::memcpy(words, &wide, sizeof(wide));
 }
 
 }  // namespace
@@ -32,7 +44,7 @@ GPTQB_LEVEL [[gnu::always_inline]] inline void widen_four(const uint16_t* bits, 
 
 namespace gptqb::kernels {
 
-RowBody row_body_vnni() { return {.fix = fix_token, .multiply = multiply}; }
+RowBody row_body_vnni() { return {.fix = fix_group, .multiply = multiply}; }
 
 }  // namespace gptqb::kernels
 #endif

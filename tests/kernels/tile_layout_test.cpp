@@ -11,6 +11,7 @@
 #include "tests/support/matmul_problem.h"
 #include "tests/support/message.h"
 #include "tests/support/packed_matrix.h"
+#include "tests/support/round_trip.h"
 
 namespace gptqb::kernels {
 namespace {
@@ -48,32 +49,6 @@ void expect_positions(const MatmulData& data, const PackedMatrix& packed) {
   }
   EXPECT_EQ(wrong, 0);
   EXPECT_EQ(std::count(met.begin(), met.end(), 1), shape.columns);
-}
-
-void expect_round_trip(const MatmulData& data, const PackedMatrix& packed) {
-  constexpr size_t kGuard = 64;
-  test::Canonical back;
-  back.codes.assign(data.codes.size() + kGuard, 0xAB);
-  back.scales.assign(data.scales.size() + kGuard, -7);
-  back.zeros.assign(data.zeros.size() + kGuard, 0xAB);
-  back.group_of_input.assign(static_cast<size_t>(data.of.k) + kGuard, -7);
-  unpack_tiles(packed.view(), {.codes = back.codes.data(),
-                               .scales = back.scales.data(),
-                               .zeros = back.zeros.data(),
-                               .group_of_input = back.group_of_input.data()});
-  auto codes = data.codes;
-  auto scales = data.scales;
-  auto zeros = data.zeros;
-  std::vector<int32_t> groups;
-  for (int64_t i = 0; i < data.of.k; ++i) groups.push_back(static_cast<int32_t>(data.group(i)));
-  codes.resize(codes.size() + kGuard, 0xAB);
-  scales.resize(scales.size() + kGuard, -7);
-  zeros.resize(zeros.size() + kGuard, 0xAB);
-  groups.resize(groups.size() + kGuard, -7);
-  EXPECT_TRUE(back.codes == codes);
-  EXPECT_TRUE(back.scales == scales);
-  EXPECT_TRUE(back.zeros == zeros);
-  EXPECT_TRUE(back.group_of_input == groups);
 }
 
 // The part of `bits` set bits that a code of all ones leaves in a tile: word -> bits of it.
@@ -188,7 +163,7 @@ TEST(TileLayout, UnpackingGivesBackWhatWasPacked) {
             const bool natural = order == ColumnOrder::kNatural || order == ColumnOrder::kIndexed;
             EXPECT_FALSE(natural && packed.shape().ordered);
             EXPECT_TRUE(!symmetric || packed.shape().symmetric);
-            expect_round_trip(data, packed);
+            test::expect_round_trip(data, packed, unpack_tiles);
             if (rows == 65 && symmetric == (group % 32 == 0)) expect_positions(data, packed);
           }
 }

@@ -77,12 +77,4 @@ class PackedMatrix {
   AlignedBytes memory_;
 };
 
-// What unpacking gives, with guards behind each part.
-struct Canonical {
-  std::vector<uint8_t> codes;
-  std::vector<float> scales;
-  std::vector<uint8_t> zeros;
-  std::vector<int32_t> group_of_input;
-};
-
 }  // namespace gptqb::test
