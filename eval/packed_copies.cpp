@@ -1,13 +1,12 @@
 #include "eval/packed_copies.h"
 
-#include "common/error.h"
-#include "kernels/tile_layout.h"
+#include "kernels/packed_layout.h"
 
 namespace gptqb {
 PackedCopies::PackedCopies(std::string_view layout, const kernels::QuantView& view) {
-  if (layout != "tiles") throw Error("layout", "expected tiles, got '" + std::string(layout) + "'");
-  shape_ = kernels::tiles_shape(view);
-  parts_ = kernels::tiles_bytes(shape_);
+  const kernels::PackedLayout& packed = kernels::packed_layout(layout);
+  shape_ = packed.shape(view);
+  parts_ = packed.bytes(shape_);
   memory_ = at::zeros({1, parts_.total()}, at::kByte);
   auto* const memory = memory_.data_ptr<uint8_t>();
   kernels::PackedParts out;
@@ -17,7 +16,7 @@ PackedCopies::PackedCopies(std::string_view layout, const kernels::QuantView& vi
   if (parts_.input_order > 0)
     out.input_order =
         reinterpret_cast<int32_t*>(memory + parts_.codes + parts_.scales + parts_.zeros);
-  kernels::pack_tiles(view, shape_, out);
+  packed.pack(view, shape_, out);
 }
 
 void PackedCopies::put(at::Device device, int64_t copies) {

@@ -13,8 +13,8 @@ namespace gptqb {
 
 class PackedCopies {
  public:
-  // Packs `view` in `layout` ("tiles") on the host, and copies it to `device`. `copies(bytes)` says
-  // how many copies of `bytes` each. Throws Error if it cannot be packed so.
+  // Packs `view` in `layout` (kernels/packed_layout.h) on the host, and copies it to `device`.
+  // `copies(bytes)` says how many copies of `bytes` each. Throws Error if it cannot be packed so.
   template <class Copies>
   PackedCopies(std::string_view layout, const kernels::QuantView& view, at::Device device,
                const Copies& copies)

@@ -43,7 +43,8 @@ TilesPlan plan_tiles(const PackedShape& shape, int64_t m, int64_t multiprocessor
   if (slots < fewest) slots = slots_in(shared_limit, blocks);
   if (slots < fewest) {
     // Parts of whole rounds of warps, as few and as even as fit.
-    while (plan.part_blocks > TilesPlan::kWarps && slots_in(shared_limit, plan.part_blocks) < kFewSlots + 2) {
+    while (plan.part_blocks > TilesPlan::kWarps &&
+           slots_in(shared_limit, plan.part_blocks) < kFewSlots + 2) {
       ++plan.parts;
       const int64_t even = (blocks + plan.parts - 1) / plan.parts;
       plan.part_blocks = (even + TilesPlan::kWarps - 1) / TilesPlan::kWarps * TilesPlan::kWarps;
@@ -53,8 +54,8 @@ TilesPlan plan_tiles(const PackedShape& shape, int64_t m, int64_t multiprocessor
   }
   plan.slots = static_cast<int>(plan.bulk ? std::min<int64_t>(slots, kManySlots)
                                           : TilesPlan::kSlotsBefore90);
-  plan.shared_bytes = fixed + inputs(plan.part_blocks) +
-                      int64_t{TilesPlan::kWarps} * plan.slots * plan.slot_bytes;
+  plan.shared_bytes =
+      fixed + inputs(plan.part_blocks) + int64_t{TilesPlan::kWarps} * plan.slots * plan.slot_bytes;
   const int64_t strips = shape.packed_rows / kTileRows;
   plan.grid = std::min(strips, multiprocessors);
   return plan;

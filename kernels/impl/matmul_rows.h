@@ -13,6 +13,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
+#include <vector>
 
 #include "kernels/matmul.h"
 #include "kernels/row_layout.h"
@@ -50,6 +52,7 @@ struct FixedInputs {
 };
 
 struct RowBody {
+  std::string_view name;
   // Fills the chunks of the group that `token` begins (counted from inputs.first).
   void (*fix)(const MatmulArguments& arguments, const FixedInputs& inputs, int64_t token) = nullptr;
   // Rows of strips [first, last) times all tokens of `inputs`.
@@ -61,5 +64,11 @@ RowBody row_body_portable();
 // Only on x86-64; `vnni` needs AVX-512 VL and VNNI.
 RowBody row_body_avx2();
 RowBody row_body_vnni();
+
+// Those that this processor runs, the fastest first.
+const std::vector<RowBody>& row_bodies();
+
+// MatmulKernel::launch() by one of them.
+void multiply_rows(const MatmulArguments& arguments, const RowBody& body);
 
 }  // namespace gptqb::kernels

@@ -46,7 +46,7 @@ GPTQB_LEVEL [[gnu::always_inline]] inline void widen_four(const uint8_t* bytes, 
 
 namespace gptqb::kernels {
 
-RowBody row_body_avx2() { return {.fix = fix_group, .multiply = multiply}; }
+RowBody row_body_avx2() { return {.name = "avx2", .fix = fix_group, .multiply = multiply}; }
 
 }  // namespace gptqb::kernels
 #endif

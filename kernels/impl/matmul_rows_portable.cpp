@@ -29,6 +29,6 @@ namespace {
 
 namespace gptqb::kernels {
 
-RowBody row_body_portable() { return {.fix = fix_group, .multiply = multiply}; }
+RowBody row_body_portable() { return {.name = "portable", .fix = fix_group, .multiply = multiply}; }
 
 }  // namespace gptqb::kernels

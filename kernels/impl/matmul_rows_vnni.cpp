@@ -44,7 +44,7 @@ GPTQB_LEVEL [[gnu::always_inline]] inline void widen_four(const uint8_t* bytes, 
 
 namespace gptqb::kernels {
 
-RowBody row_body_vnni() { return {.fix = fix_group, .multiply = multiply}; }
+RowBody row_body_vnni() { return {.name = "vnni", .fix = fix_group, .multiply = multiply}; }
 
 }  // namespace gptqb::kernels
 #endif

@@ -28,7 +28,7 @@ constexpr int kRows = static_cast<int>(kTileRows);
 constexpr int kColumns = static_cast<int>(kTileColumns);
 constexpr int kSteps = kColumns / 16;
 constexpr int kSumPitch = kRows + 4;  // 8 rows by 4 pairs of tokens fall into different banks
-constexpr int kInputPad = tiles_input_pad();          // 8 tokens' 16 bytes fall into different banks
+constexpr int kInputPad = tiles_input_pad();  // 8 tokens' 16 bytes fall into different banks
 constexpr int kMaxSlots = 16;
 
 __host__ __device__ constexpr int sum_buffers(int eights) { return eights <= 2 ? 2 : 1; }
@@ -107,8 +107,7 @@ class Copies {
     hopper::arrive_expecting(barrier, kCodes + scale_bytes + zero_bytes);
     hopper::copy_bytes(to, codes, kCodes, barrier);
     hopper::copy_bytes(to + kCodes, scales, scale_bytes, barrier);
-    if (zero_bytes > 0)
-      hopper::copy_bytes(to + kCodes + scale_bytes, zeros, zero_bytes, barrier);
+    if (zero_bytes > 0) hopper::copy_bytes(to + kCodes + scale_bytes, zeros, zero_bytes, barrier);
 #else
     for (int at = 16 * lane_; at < kCodes; at += 512) copy_16(to + at, codes + at);
     for (int at = 16 * lane_; at < scale_bytes; at += 512) copy_16(to + kCodes + at, scales + at);
@@ -197,8 +196,8 @@ __device__ void load_inputs(const TilesLaunch& launch, const Shared& shared, int
     const int64_t vectors = columns / kVector;
     const int64_t held = min(vectors, (shape.columns - first) / kVector);
     for (int token = 0; token < m; ++token) {
-      const auto* from = static_cast<const uint4*>(arguments.x) +
-                         (token * shape.columns + first) / kVector;
+      const auto* from =
+          static_cast<const uint4*>(arguments.x) + (token * shape.columns + first) / kVector;
       auto* to = reinterpret_cast<uint4*>(shared.inputs + token * pitch);
 #pragma unroll 4
       for (int64_t i = thread; i < vectors; i += kThreads)
@@ -215,8 +214,7 @@ __device__ void load_inputs(const TilesLaunch& launch, const Shared& shared, int
     for (int64_t column = thread; column < columns; column += kThreads) {
       const int64_t at = input(column);
       for (int token = 0; token < m; ++token)
-        shared.inputs[token * pitch + column] =
-            at < 0 ? __half(0) : x[token * shape.columns + at];
+        shared.inputs[token * pitch + column] = at < 0 ? __half(0) : x[token * shape.columns + at];
     }
     return;
   }
@@ -267,8 +265,7 @@ __device__ inline void multiply_block(float (&totals)[2][kEights][4], const char
   for (int step = 0; step < kSteps; ++step) {
     if (step % 2 == 0)
 #pragma unroll
-      for (int e = 0; e < kEights; ++e)
-        load_matrices(b[e], inputs[e] + column_bytes + step * 32);
+      for (int e = 0; e < kEights; ++e) load_matrices(b[e], inputs[e] + column_bytes + step * 32);
     const int b0 = step % 2 * 2;
 #pragma unroll
     for (int tile = 0; tile < 2; ++tile) {
@@ -414,8 +411,8 @@ __global__ void __launch_bounds__(kThreads, kEights == 4 ? 1 : 2)
       while (!here.done() && here.part == part && here.strip == strip) {
         copies.wait(slot, parity);
         multiply_block<kBits, kEights, kSpan>(
-            totals, copies.slot(slot), arguments.weight.zeros != nullptr,
-            inputs, static_cast<uint32_t>((here.block - first_block) * kColumns * 2), lane);
+            totals, copies.slot(slot), arguments.weight.zeros != nullptr, inputs,
+            static_cast<uint32_t>((here.block - first_block) * kColumns * 2), lane);
         __syncwarp();
         start(slot);
         if (++slot == slots) {

@@ -33,9 +33,9 @@ class TilesCuda : public MatmulKernel {
     const int64_t capability = 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
                                attribute(cudaDevAttrComputeCapabilityMinor);
     const TilesLaunch launch{
-        arguments, plan_tiles(arguments.weight.shape, arguments.m,
-                              attribute(cudaDevAttrMultiProcessorCount),
-                              attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin), capability)};
+        arguments,
+        plan_tiles(arguments.weight.shape, arguments.m, attribute(cudaDevAttrMultiProcessorCount),
+                   attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin), capability)};
     switch (arguments.weight.shape.bits) {
       case 2:
         return launch_tiles<2>(launch, stream);

@@ -23,19 +23,11 @@ void measure(const test::MatmulCase& of, const std::string& layout, int64_t repe
   const auto data = test::matmul_data(of);
   const test::PackedMatrix packed(data.view(), layout);
   auto back = data;
-  const auto pack = [&] {
-    if (layout == "rows")
-      kernels::pack_rows(data.view(), packed.shape(), packed.parts());
-    else
-      kernels::pack_tiles(data.view(), packed.shape(), packed.parts());
-  };
+  const auto pack = [&] { packed.layout().pack(data.view(), packed.shape(), packed.parts()); };
   const auto unpack = [&] {
-    const kernels::CanonicalParts out{
-        .codes = back.codes.data(), .scales = back.scales.data(), .zeros = back.zeros.data()};
-    if (layout == "rows")
-      kernels::unpack_rows(packed.view(), out);
-    else
-      kernels::unpack_tiles(packed.view(), out);
+    packed.layout().unpack(
+        packed.view(),
+        {.codes = back.codes.data(), .scales = back.scales.data(), .zeros = back.zeros.data()});
   };
   const auto gigabytes = static_cast<double>(of.n * of.k) / 1e9;
   std::vector<double> in;

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "kernels/impl/matmul_rows.h"
 #include "kernels/matmul.h"
 #include "tests/support/matmul_problem.h"
 #include "tests/support/packed_matrix.h"
@@ -175,6 +177,60 @@ TEST_P(CpuMatmul, WhatIsNotFiniteShows) {
       const float got = float_of_half(y[i]);
       EXPECT_EQ(std::isfinite(got), i / 9 != 1) << i;
     }
+  }
+}
+
+// The body that runs here and those for older processors.
+TEST(CpuRows, EveryInstructionSetIsWithinTheBound) {
+  for (const RowBody& body : row_bodies())
+    for (const int64_t bits : {2, 3, 4, 8})
+      for (const int64_t group : {16, 32, 64, 128, 384})
+        for (const int64_t m : {1, 7}) {
+          const MatmulCase of{.m = m,
+                              .n = 9,
+                              .k = 900,
+                              .bits = bits,
+                              .group_size = group,
+                              .bias = true,
+                              .type = m == 7 ? HalfType::kBFloat16 : HalfType::kFloat16};
+          SCOPED_TRACE(std::string(body.name) + " " + of.text());
+          const MatmulData data = test::matmul_data(of);
+          const PackedMatrix weight(data.view(), "rows");
+          std::vector<uint16_t> y(static_cast<size_t>(of.m * of.n));
+          multiply_rows({.m = of.m,
+                         .type = of.type,
+                         .weight = weight.view(),
+                         .x = data.x.data(),
+                         .bias = data.bias.data(),
+                         .y = y.data()},
+                        body);
+          const auto exact = test::exact_matmul(data, rounding_of("cpu_rows", weight.shape()));
+          EXPECT_LE(test::share_of_bound(data, exact, y.data()), 1);
+        }
+}
+
+// An outlier makes the steps of its own 128 columns coarse, and no others: the rest of a row of one
+// group stays as exact as the header says.
+TEST(CpuRows, OutliersStayInTheirChunk) {
+  MatmulData data = test::matmul_data({.n = 6, .k = 1024, .bits = 4});
+  for (auto& x : data.x) x = half_of_float(std::clamp(float_of_half(x), -1.F, 1.F));
+  data.x[100] = half_of_float(60000);
+  for (size_t row = 0; row < 6; ++row) data.codes[row * 1024 + 100] = data.zeros[row];
+  const PackedMatrix weight(data.view(), "rows");
+  std::vector<uint16_t> y(6);
+  multiply_rows({.weight = weight.view(), .x = data.x.data(), .y = y.data()}, row_bodies().front());
+  for (size_t row = 0; row < 6; ++row) {
+    double sum = 0;
+    double bound = 0;
+    for (size_t i = 0; i < 1024; ++i) {
+      const double weight_size =
+          data.scales[row] * (static_cast<double>(data.codes[row * 1024 + i]) - data.zeros[row]);
+      const double x = float_of_half(data.x[i]);
+      sum += x * weight_size;
+      // 2^-16 of the chunk's largest, and float32's rounding of each chunk.
+      bound += std::abs(weight_size) * ((i < 128 ? 60000 : 1) * 0x1p-16 + std::abs(x) * 0x1p-19);
+    }
+    EXPECT_LE(std::abs(float_of_half(y[row]) - sum), bound + 0x1p-11 * std::abs(sum)) << row;
   }
 }
 

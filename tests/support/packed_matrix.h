@@ -6,13 +6,9 @@
 #include <cstring>
 #include <memory>
 #include <new>
-#include <string>
 #include <string_view>
-#include <vector>
 
-#include "common/error.h"
-#include "kernels/row_layout.h"
-#include "kernels/tile_layout.h"
+#include "kernels/packed_layout.h"
 
 namespace gptqb::test {
 
@@ -37,17 +33,14 @@ class AlignedBytes {
 class PackedMatrix {
  public:
   explicit PackedMatrix(const kernels::QuantView& view, std::string_view layout = "tiles")
-      : shape_(layout == "rows" ? kernels::rows_shape(view) : kernels::tiles_shape(view)),
-        bytes_(layout == "rows" ? kernels::rows_bytes(shape_) : kernels::tiles_bytes(shape_)),
+      : layout_(kernels::packed_layout(layout)),
+        shape_(layout_.shape(view)),
+        bytes_(layout_.bytes(shape_)),
         memory_(bytes_.total()) {
-    if (layout == "rows")
-      kernels::pack_rows(view, shape_, parts());
-    else if (layout == "tiles")
-      kernels::pack_tiles(view, shape_, parts());
-    else
-      throw Error("layout", "expected rows or tiles, got " + std::string(layout));
+    layout_.pack(view, shape_, parts());
   }
 
+  const kernels::PackedLayout& layout() const { return layout_; }
   const kernels::PackedShape& shape() const { return shape_; }
   const kernels::PackedBytes& bytes() const { return bytes_; }
   // All parts, one after the other.
@@ -72,6 +65,7 @@ class PackedMatrix {
   }
 
  private:
+  const kernels::PackedLayout& layout_;
   kernels::PackedShape shape_;
   kernels::PackedBytes bytes_;
   AlignedBytes memory_;

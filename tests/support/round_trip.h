@@ -11,9 +11,7 @@
 
 namespace gptqb::test {
 
-inline void expect_round_trip(const MatmulData& data, const PackedMatrix& packed,
-                              void (*unpack)(const kernels::PackedView&,
-                                             const kernels::CanonicalParts&)) {
+inline void expect_round_trip(const MatmulData& data, const PackedMatrix& packed) {
   // Behind each part, so that what is written beyond it shows.
   constexpr size_t kGuard = 64;
   const auto guarded = [](auto values, auto mark) {
@@ -30,10 +28,10 @@ inline void expect_round_trip(const MatmulData& data, const PackedMatrix& packed
   auto scales = blank(data.scales, -7.F);
   auto zeros = blank(data.zeros, kByte);
   auto group_of_input = blank(groups, -7);
-  unpack(packed.view(), {.codes = codes.data(),
-                         .scales = scales.data(),
-                         .zeros = zeros.data(),
-                         .group_of_input = group_of_input.data()});
+  packed.layout().unpack(packed.view(), {.codes = codes.data(),
+                                         .scales = scales.data(),
+                                         .zeros = zeros.data(),
+                                         .group_of_input = group_of_input.data()});
   EXPECT_TRUE(codes == guarded(data.codes, kByte));
   EXPECT_TRUE(scales == guarded(data.scales, -7.F));
   EXPECT_TRUE(zeros == guarded(data.zeros, kByte));
