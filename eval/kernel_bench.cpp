@@ -506,6 +506,7 @@ class Bench {
       }
       result.rows.push_back(row_of(*outcomes_[i], times[i], result, dense_rates, dense_seconds));
     }
+    if (std::string note = beyond_ceiling(result.rows); !note.empty()) result.notes.push_back(note);
     if (device_.is_cuda() && result.rows.size() > 0 && result.rows[0].clock_mhz == 0)
       result.notes.push_back("clocks could not be read: " +
                              kernels::cuda_clocks(device_.index()).unavailable);
@@ -561,6 +562,17 @@ double KernelRow::intensity() const {
   const double flops = 2 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   const double element = dtype == "float32" ? 4 : 2;
   return flops / (static_cast<double>(weight_bytes) + element * static_cast<double>(m * (n + k)));
+}
+
+std::string beyond_ceiling(const std::vector<KernelRow>& rows) {
+  constexpr double kNoise = 1.05;
+  const auto beyond = std::count_if(rows.begin(), rows.end(), [](const KernelRow& row) {
+    return row.cache == "cold" && std::max(row.bandwidth_share, row.dense_rate_share) > kNoise;
+  });
+  if (beyond == 0) return "";
+  return std::to_string(beyond) + " of " + std::to_string(rows.size()) +
+         " rows are beyond what the plain read or the large dense product reached: something else "
+         "used this device meanwhile. Measure again when it is idle; the shares mean nothing now";
 }
 
 const KernelSource& registered_kernels() {

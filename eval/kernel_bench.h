@@ -44,6 +44,10 @@ struct KernelBenchResult {
   std::vector<std::string> notes;
 };
 
+// Empty, or that rows went beyond a ceiling of their run though nothing came from a cache: then the
+// device was busy with something else while the ceiling was measured.
+std::string beyond_ceiling(const std::vector<KernelRow>& rows);
+
 // What selection needs to know of `device`.
 kernels::MatmulDevice matmul_device(at::Device device);
 

@@ -245,6 +245,19 @@ TEST(KernelBench, ColdWeightsRotate) {
   EXPECT_EQ(result.rows.at(0).cache, "cold");
 }
 
+// PF-03: more than the hardware has is never passed on without a word.
+TEST(KernelBench, RowsBeyondACeilingAreNoted) {
+  KernelRow row;
+  row.cache = "cold";
+  row.bandwidth_share = 0.97;
+  row.dense_rate_share = 1.02;
+  EXPECT_EQ(beyond_ceiling({row, row}), "");
+  row.bandwidth_share = 1.3;
+  EXPECT_THAT(beyond_ceiling({row, KernelRow{}}), testing::StartsWith("1 of 2 rows are beyond"));
+  row.cache = "warm";
+  EXPECT_EQ(beyond_ceiling({row}), "");
+}
+
 TEST(KernelBench, CtrlCEndsIt) {
   interrupt_requested() = true;
   EXPECT_THROW(bench(small_spec()), Interrupted);
