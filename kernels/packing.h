@@ -50,12 +50,27 @@ std::vector<int32_t> packed_order(const QuantView& view, const PackedShape& shap
 // The group of each scale span, -1 for padding.
 std::vector<int32_t> groups_of_spans(const PackedShape& shape, const int32_t* input_order);
 
-// Codes of one row in packed order, zeros where padded; `order` null for natural order.
-void gather_row(const uint8_t* codes, const PackedShape& shape, const int32_t* order,
-                uint8_t* packed);
-// The inverse: padding is left out.
-void scatter_row(const uint8_t* packed, const PackedShape& shape, const int32_t* order,
-                 uint8_t* codes);
+// Codes of 16 rows at a time, to packed order and back; `order` null for natural order.
+class CodeOrder {
+ public:
+  static constexpr int64_t kRows = 16;
+
+  CodeOrder(const PackedShape& shape, const int32_t* order);
+
+  // `codes`: the first of `rows` canonical rows, at most 16 and none if negative; `packed` [16,
+  // packed_columns], 0 in padding and absent rows.
+  void gather(const uint8_t* codes, int64_t rows, uint8_t* packed);
+  // The inverse: padding and absent rows are left out.
+  void scatter(const uint8_t* packed, int64_t rows, uint8_t* codes);
+
+ private:
+  int64_t columns_;
+  int64_t packed_columns_;
+  const int32_t* order_;
+  // The 16 codes of a column beside each other, [columns and one that is padding][16]: a column is
+  // moved at once.
+  std::vector<uint8_t> by_column_;
+};
 
 // Scales and zeros of `rows` rows beside each other for each scale span: [row blocks][spans][rows].
 // Padding is 0. One row block at a time.

@@ -97,7 +97,7 @@ int64_t row_offset(const PackedShape& shape, int64_t row) {
   return row / kRowStrip * strip_bytes + row % kRowStrip * static_cast<int64_t>(sizeof(Lanes));
 }
 
-constexpr int64_t kStripsAPart = 8;
+constexpr int64_t kRowsAPart = 32;
 
 }  // namespace
 
@@ -116,19 +116,21 @@ void pack_rows(const QuantView& view, const PackedShape& shape, const PackedPart
   const std::vector<int32_t> groups = groups_of_spans(shape, order);
   const bool as_they_are = !shape.ordered && shape.columns == shape.packed_columns;
   const PackRow pack = pack_row_of(shape.bits);
-  parallel_parts(shape.packed_rows / kRowStrip, kStripsAPart, [&](int64_t first, int64_t last) {
-    const std::unique_ptr<uint8_t[]> buffer(new uint8_t[static_cast<size_t>(shape.packed_columns)]);
-    for (int64_t row = first * kRowStrip; row < last * kRowStrip; ++row) {
-      const uint8_t* codes = view.codes + row * shape.columns;
-      if (row >= shape.rows)
-        std::memset(buffer.get(), 0, static_cast<size_t>(shape.packed_columns));
-      else if (!as_they_are)
-        gather_row(codes, shape, order, buffer.get());
-      if (row >= shape.rows || !as_they_are) codes = buffer.get();
-      pack(codes, shape.packed_columns,
-           reinterpret_cast<uint8_t*>(out.codes) + row_offset(shape, row));
+  parallel_parts(shape.packed_rows, kRowsAPart, [&](int64_t begin, int64_t end) {
+    const auto size = static_cast<size_t>(CodeOrder::kRows * shape.packed_columns);
+    const std::unique_ptr<uint8_t[]> buffer(new uint8_t[size]);
+    CodeOrder to_packed(shape, order);
+    for (int64_t first = begin; first < end; first += CodeOrder::kRows) {
+      const uint8_t* codes = view.codes + first * shape.columns;
+      if (!as_they_are || first + CodeOrder::kRows > shape.rows) {
+        to_packed.gather(codes, std::min(CodeOrder::kRows, shape.rows - first), buffer.get());
+        codes = buffer.get();
+      }
+      for (int64_t row = first; row < std::min(first + CodeOrder::kRows, end); ++row)
+        pack(codes + (row - first) * shape.packed_columns, shape.packed_columns,
+             reinterpret_cast<uint8_t*>(out.codes) + row_offset(shape, row));
     }
-    for (int64_t strip = first; strip < last; ++strip)
+    for (int64_t strip = begin / kRowStrip; strip < end / kRowStrip; ++strip)
       pack_grids(view, shape, groups, kRowStrip, strip, out);
   });
 }
@@ -139,15 +141,20 @@ void unpack_rows(const PackedView& view, const CanonicalParts& out) {
   const std::vector<int32_t> groups = groups_of_spans(shape, order);
   const bool as_they_are = !shape.ordered && shape.columns == shape.packed_columns;
   const UnpackRow unpack = unpack_row_of(shape.bits);
-  parallel_parts(shape.packed_rows / kRowStrip, kStripsAPart, [&](int64_t first, int64_t last) {
-    const std::unique_ptr<uint8_t[]> buffer(new uint8_t[static_cast<size_t>(shape.packed_columns)]);
-    for (int64_t row = first * kRowStrip; row < std::min(last * kRowStrip, shape.rows); ++row) {
-      uint8_t* const codes = out.codes + row * shape.columns;
-      unpack(reinterpret_cast<const uint8_t*>(view.codes) + row_offset(shape, row),
-             shape.packed_columns, as_they_are ? codes : buffer.get());
-      if (!as_they_are) scatter_row(buffer.get(), shape, order, codes);
+  parallel_parts(shape.packed_rows, kRowsAPart, [&](int64_t begin, int64_t end) {
+    const auto size = static_cast<size_t>(CodeOrder::kRows * shape.packed_columns);
+    const std::unique_ptr<uint8_t[]> buffer(new uint8_t[size]);
+    CodeOrder from_packed(shape, order);
+    for (int64_t first = begin; first < std::min(end, shape.rows); first += CodeOrder::kRows) {
+      const int64_t rows = std::min(CodeOrder::kRows, shape.rows - first);
+      uint8_t* const codes = out.codes + first * shape.columns;
+      uint8_t* const to = as_they_are ? codes : buffer.get();
+      for (int64_t row = first; row < first + rows; ++row)
+        unpack(reinterpret_cast<const uint8_t*>(view.codes) + row_offset(shape, row),
+               shape.packed_columns, to + (row - first) * shape.packed_columns);
+      if (!as_they_are) from_packed.scatter(to, rows, codes);
     }
-    for (int64_t strip = first; strip < last; ++strip)
+    for (int64_t strip = begin / kRowStrip; strip < end / kRowStrip; ++strip)
       unpack_grids(view, groups, kRowStrip, strip, out);
   });
   if (out.group_of_input != nullptr) unpack_order(view, groups, out.group_of_input);

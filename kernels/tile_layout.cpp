@@ -165,18 +165,10 @@ UnpackPair unpack_pair_of(int64_t bits) {
   return bits == 4 ? unpack_pair<4> : unpack_pair<8>;
 }
 
-// Words from a strip's first to those of warp w.
-int64_t warp_offset(int64_t warp, int64_t bits) { return warp * 32 * 2 * bits; }
-
-// Calls work(first row, words of the row's warp in its strip, row in the warp) for all rows g of
-// row pairs g, g + 8.
-template <class Work>
-void each_pair(const PackedShape& shape, int64_t strip, const Work& work) {
-  const int64_t blocks = shape.packed_columns / kTileColumns;
-  const int64_t start = strip * blocks * tile_words(shape.bits);
-  for (int64_t warp = 0; warp < kTileRows / 16; ++warp)
-    for (int64_t g = 0; g < 8; ++g)
-      work(strip * kTileRows + 16 * warp + g, start + warp_offset(warp, shape.bits), g);
+// Words from the packed codes' first to those of 16 rows, a warp's, in their strip's first tile.
+int64_t warp_offset(const PackedShape& shape, int64_t row) {
+  const int64_t strip = row / kTileRows * (shape.packed_columns / kTileColumns);
+  return strip * tile_words(shape.bits) + row % kTileRows / 16 * 32 * 2 * shape.bits;
 }
 
 }  // namespace
@@ -199,25 +191,21 @@ void pack_tiles(const QuantView& view, const PackedShape& shape, const PackedPar
   const int64_t blocks = shape.packed_columns / kTileColumns;
   const bool as_they_are = !shape.ordered && shape.columns == shape.packed_columns;
   const PackPair pack = pack_pair_of(shape.bits);
-  parallel_parts(shape.packed_rows / kTileRows, 1, [&](int64_t strip, int64_t) {
-    const auto columns = static_cast<size_t>(shape.packed_columns);
-    const std::unique_ptr<uint8_t[]> buffer(new uint8_t[2 * columns]);
-    each_pair(shape, strip, [&](int64_t row, int64_t words, int64_t g) {
-      const uint8_t* pair[2];
-      for (int i = 0; i < 2; ++i) {
-        uint8_t* const own = buffer.get() + static_cast<size_t>(i) * columns;
-        pair[i] = own;
-        const uint8_t* const codes = view.codes + (row + 8 * i) * shape.columns;
-        if (row + 8 * i >= shape.rows)
-          std::fill(own, own + columns, 0);
-        else if (as_they_are)
-          pair[i] = codes;
-        else
-          gather_row(codes, shape, order, own);
+  parallel_parts(shape.packed_rows, kTileRows, [&](int64_t begin, int64_t end) {
+    const auto size = static_cast<size_t>(CodeOrder::kRows * shape.packed_columns);
+    const std::unique_ptr<uint8_t[]> buffer(new uint8_t[size]);
+    CodeOrder to_packed(shape, order);
+    for (int64_t row = begin; row < end; row += CodeOrder::kRows) {
+      const uint8_t* codes = view.codes + row * shape.columns;
+      if (!as_they_are || row + CodeOrder::kRows > shape.rows) {
+        to_packed.gather(codes, std::min(CodeOrder::kRows, shape.rows - row), buffer.get());
+        codes = buffer.get();
       }
-      pack(pair[0], pair[1], blocks, g, out.codes + words);
-    });
-    pack_grids(view, shape, groups, kTileRows, strip, out);
+      for (int64_t g = 0; g < 8; ++g)
+        pack(codes + g * shape.packed_columns, codes + (g + 8) * shape.packed_columns, blocks, g,
+             out.codes + warp_offset(shape, row));
+    }
+    pack_grids(view, shape, groups, kTileRows, begin / kTileRows, out);
   });
 }
 
@@ -228,23 +216,21 @@ void unpack_tiles(const PackedView& view, const CanonicalParts& out) {
   const int64_t blocks = shape.packed_columns / kTileColumns;
   const bool as_they_are = !shape.ordered && shape.columns == shape.packed_columns;
   const UnpackPair unpack = unpack_pair_of(shape.bits);
-  parallel_parts(shape.packed_rows / kTileRows, 1, [&](int64_t strip, int64_t) {
-    const auto columns = static_cast<size_t>(shape.packed_columns);
-    const std::unique_ptr<uint8_t[]> buffer(new uint8_t[2 * columns]);
-    each_pair(shape, strip, [&](int64_t row, int64_t words, int64_t g) {
-      uint8_t* pair[2];
-      for (int i = 0; i < 2; ++i) {
-        const bool direct = as_they_are && row + 8 * i < shape.rows;
-        pair[i] = direct ? out.codes + (row + 8 * i) * shape.columns
-                         : buffer.get() + static_cast<size_t>(i) * columns;
-      }
-      unpack(view.codes + words, blocks, g, pair[0], pair[1]);
-      if (as_they_are) return;
-      for (int i = 0; i < 2; ++i)
-        if (row + 8 * i < shape.rows)
-          scatter_row(pair[i], shape, order, out.codes + (row + 8 * i) * shape.columns);
-    });
-    unpack_grids(view, groups, kTileRows, strip, out);
+  parallel_parts(shape.packed_rows, kTileRows, [&](int64_t begin, int64_t end) {
+    const auto size = static_cast<size_t>(CodeOrder::kRows * shape.packed_columns);
+    const std::unique_ptr<uint8_t[]> buffer(new uint8_t[size]);
+    CodeOrder from_packed(shape, order);
+    for (int64_t row = begin; row < std::min(end, shape.rows); row += CodeOrder::kRows) {
+      uint8_t* const codes = out.codes + row * shape.columns;
+      const int64_t rows = std::min(CodeOrder::kRows, shape.rows - row);
+      const bool direct = as_they_are && rows == CodeOrder::kRows;
+      uint8_t* const to = direct ? codes : buffer.get();
+      for (int64_t g = 0; g < 8; ++g)
+        unpack(view.codes + warp_offset(shape, row), blocks, g, to + g * shape.packed_columns,
+               to + (g + 8) * shape.packed_columns);
+      if (!direct) from_packed.scatter(to, rows, codes);
+    }
+    unpack_grids(view, groups, kTileRows, begin / kTileRows, out);
   });
   if (out.group_of_input != nullptr) unpack_order(view, groups, out.group_of_input);
 }
