@@ -18,6 +18,25 @@ GPTQB_LEVEL [[gnu::always_inline]] inline void add_products(RowSums& sums, const
   asm("" : "+x"(sums));
 }
 
+// In 16 bits: four products of a code and a digit, of at most 15 x 128, in pairs.
+struct DigitSums {
+  using Bytes [[gnu::vector_size(32)]] = char;
+
+  RowInputs high{};
+  RowInputs low{};
+
+  GPTQB_LEVEL [[gnu::always_inline]] void add(const RowLanes& codes, const RowInputs& high_digits,
+                                              const RowInputs& low_digits) {
+    high += (RowInputs)__builtin_ia32_pmaddubsw256((Bytes)codes, (Bytes)high_digits);
+    low += (RowInputs)__builtin_ia32_pmaddubsw256((Bytes)codes, (Bytes)low_digits);
+    asm("" : "+x"(high), "+x"(low));
+  }
+  GPTQB_LEVEL [[gnu::always_inline]] void add_to(RowSums& sums) const {
+    add_products(sums, RowLanes{} + 256, high);
+    add_products(sums, RowLanes{} + 1, low);
+  }
+};
+
 GPTQB_LEVEL [[gnu::always_inline]] inline void widen_four(const uint16_t* bits, float* floats) {
   using Halves [[gnu::vector_size(16)]] = short;
   using Floats [[gnu::vector_size(16)]] = float;

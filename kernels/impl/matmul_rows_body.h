@@ -1,6 +1,8 @@
 // The body of `cpu_rows`, for the instruction set of the file that includes this. It defines before
 //   GPTQB_LEVEL                          attributes of every function here
 //   add_products(sums, codes, inputs)    sums[j] += codes[2j] inputs[2j] + codes[2j+1] inputs[2j+1]
+//   DigitSums                            sums of codes in bytes times digits of inputs; add(codes,
+//                                        high, low) and add_to(sums)
 //   widen_four(half bits, floats)        four float16, and widen_four(bytes, words)
 // Vector types stay 32 bytes wide for every instruction set; the compiler splits them if need be.
 #pragma once
@@ -19,6 +21,9 @@ namespace {
 
 constexpr int kLanes = static_cast<int>(kRowLanes);
 constexpr int kStrip = static_cast<int>(kRowStrip);
+constexpr int kVectorBytes = 32;
+// Largest activation as an integer: its digits, of 8 bits with a sign, are 127 and 127.
+constexpr float kMostFixed = 32639.F;
 
 template <class Vector, class Value>
 GPTQB_LEVEL [[gnu::always_inline]] inline void broadcast(Value value, Vector& out) {
@@ -58,7 +63,8 @@ GPTQB_LEVEL inline void widen_inputs(HalfType type, const uint16_t* bits, RowFlo
 }
 
 // One chunk of at most 128 columns, written to `out` as FixedInputs says.
-GPTQB_LEVEL inline void fix_chunk(const RowFloats* values, int64_t vectors, std::byte* out) {
+GPTQB_LEVEL inline void fix_chunk(const RowFloats* values, int64_t vectors, int32_t zero,
+                                  std::byte* out) {
   RowSums largest{};  // of |x|, as bits: these are ordered as the numbers are, with NaN on top
   for (int64_t v = 0; v < vectors; ++v) {
     RowSums bits;
@@ -71,8 +77,8 @@ GPTQB_LEVEL inline void fix_chunk(const RowFloats* values, int64_t vectors, std:
   constexpr int32_t kInfinity = 0x7f800000;
   constexpr float kLeast = 0x1p-96F;  // whose inverse float32 holds
   const float most = std::max(top < kInfinity ? std::bit_cast<float>(top) : 1.F, kLeast);
-  const float step = top < kInfinity ? most / 32767.F : std::numeric_limits<float>::quiet_NaN();
-  const float inverse = 32767.F / most;
+  const float step = top < kInfinity ? most / kMostFixed : std::numeric_limits<float>::quiet_NaN();
+  const float inverse = kMostFixed / most;
   // Adding 1.5 x 2^23 rounds to an integer, in the lowest bits.
   constexpr float kShift = 12582912.F;
   for (int64_t v = 0; v < vectors; ++v) {
@@ -88,33 +94,53 @@ GPTQB_LEVEL inline void fix_chunk(const RowFloats* values, int64_t vectors, std:
   const RowLanes ones = RowLanes{} + 1;
   for (int64_t v = 0; v < vectors / 2; ++v) {
     RowInputs inputs;
-    std::memcpy(&inputs, out + v * static_cast<int64_t>(sizeof(inputs)), sizeof(inputs));
+    std::memcpy(&inputs, out + v * kVectorBytes, sizeof(inputs));
     add_products(sums, ones, inputs);
   }
-  sums = -sums;
+  sums *= -zero;
   RowFloats steps;
   broadcast(step, steps);
-  std::byte* const end = out + vectors / 2 * static_cast<int64_t>(sizeof(RowInputs));
+  std::byte* const end = out + vectors / 2 * kVectorBytes;
   std::memcpy(end, &sums, sizeof(sums));
   std::memcpy(end + sizeof(sums), &steps, sizeof(steps));
 }
 
+// Makes the eight vectors of a chunk of 128 columns digits, as FixedInputs says.
+GPTQB_LEVEL inline void split_digits(int64_t bits, std::byte* chunk) {
+  auto* const x = reinterpret_cast<RowInputs*>(chunk);
+  const int64_t slots = 16 / bits;  // of a vector of codes, half of them in a byte
+  RowInputs digits[8];
+  for (int64_t pair = 0; pair < 4; ++pair) {
+    const int64_t slot = pair / (slots / 2) * slots + pair % (slots / 2);
+    const RowInputs lower = x[slot];
+    const RowInputs upper = x[slot + slots / 2];
+    const RowInputs lower_high = (lower + 128) >> 8;
+    const RowInputs upper_high = (upper + 128) >> 8;
+    digits[pair] = (lower_high & 255) | upper_high << 8;
+    digits[pair + 4] = (lower & 255) | upper << 8;
+  }
+  std::copy(digits, digits + 8, x);
+}
+
 GPTQB_LEVEL void fix_group(const MatmulArguments& arguments, const FixedInputs& inputs,
                            int64_t token) {
+  const PackedShape& shape = arguments.weight.shape;
+  const int32_t zero = shape.symmetric ? 1 << (shape.bits - 1) : 1;
   const int64_t group = inputs.group(token);
   const int64_t vectors = inputs.chunk / kSumLanes;
   std::byte* out = inputs.memory + token * inputs.chunks() * inputs.chunk_bytes();
   RowFloats values[128 / kSumLanes];
   for (int64_t from = 0; from < inputs.columns; from += inputs.chunk) {
     for (int64_t t = 0; t < group; ++t) {
-      const auto* const row = static_cast<const uint16_t*>(arguments.x) +
-                              (inputs.first + token + t) * arguments.weight.shape.columns;
+      const auto* const row =
+          static_cast<const uint16_t*>(arguments.x) + (inputs.first + token + t) * shape.columns;
       for (int64_t v = 0; v < vectors; ++v) {
         uint16_t bits[kSumLanes];
         take_inputs(arguments, row, from + v * kSumLanes, bits);
         widen_inputs(arguments.type, bits, values[v]);
       }
-      fix_chunk(values, vectors, out);
+      fix_chunk(values, vectors, zero, out);
+      if (inputs.digits(group)) split_digits(shape.bits, out);
       out += inputs.chunk_bytes();
     }
   }
@@ -144,57 +170,79 @@ struct Grids {
   alignas(16) int32_t zeros[kMost];
 };
 
-constexpr int kVectorBytes = 32;
 template <int kChunkSlots>
 constexpr int kChunkBytes = (kChunkSlots + 2) * kVectorBytes;
 
-// kRows rows of a strip times kTokens tokens, `totals` [kRows][kTokens].
-template <int kBits, int kChunkSlots, int kRows, int kTokens>
+// Where FixedInputs are digits: codes in bytes, two rows of slots at a time.
+template <int kBits>
+GPTQB_LEVEL [[gnu::always_inline]] inline void add_digits(const RowLanes* unit,
+                                                          const std::byte* chunk, RowSums& sums) {
+  constexpr int kTogether = 8 / kBits;
+  constexpr auto kMask = static_cast<uint16_t>(((1U << kBits) - 1) * 0x101U);
+  const auto* const digits = reinterpret_cast<const RowInputs*>(chunk);
+  DigitSums products;
+#pragma GCC unroll 4
+  for (int pair = 0; pair < 4; ++pair) {
+    const RowLanes codes = unit[pair / kTogether * kStrip] >> (pair % kTogether * kBits) & kMask;
+    products.add(codes, digits[pair], digits[pair + 4]);
+  }
+  products.add_to(sums);
+}
+
+// kRows rows of a strip times kTokens tokens, `totals` [kRows][kTokens]. kPlain: zero points are in
+// the offsets already.
+template <int kBits, int kChunkSlots, int kRows, int kTokens, bool kPlain>
 GPTQB_LEVEL [[gnu::always_inline]] inline void add_unit(const RowLanes* unit, const Grids& grids,
                                                         const std::byte* inputs, int row,
                                                         RowFloats* totals) {
   constexpr auto kSlots = static_cast<int>(row_unit(kBits)) / kLanes;
-  RowSums sums[kRows * kTokens];
+  constexpr int kBytes = kChunkBytes<kChunkSlots>;
+  using Four [[gnu::vector_size(16), gnu::may_alias]] = float;
 #pragma GCC unroll 16
-  for (int slot = 0; slot < kSlots; ++slot) {
-    const int chunk = slot / kChunkSlots;
+  for (int chunk = 0; chunk < kSlots / kChunkSlots; ++chunk) {
     // Of the chunk's first token: its vectors of x, then the offsets, then the step.
-    const std::byte* const from = inputs + chunk * kTokens * kChunkBytes<kChunkSlots>;
-    if (slot % kChunkSlots == 0) {
+    const std::byte* const from = inputs + chunk * kTokens * kBytes;
+    RowSums sums[kRows * kTokens];
 #pragma GCC unroll 4
-      for (int r = 0; r < kRows; ++r) {
-        RowSums zero;
-        broadcast(grids.zeros[chunk * kStrip + row + r], zero);
+    for (int r = 0; r < kRows; ++r) {
+      RowSums zero;
+      broadcast(grids.zeros[chunk * kStrip + row + r], zero);
 #pragma GCC unroll 4
-        for (int t = 0; t < kTokens; ++t)
-          sums[r * kTokens + t] =
-              *reinterpret_cast<const RowSums*>(from + t * kChunkBytes<kChunkSlots> +
-                                                kChunkSlots * kVectorBytes) *
-              zero;
+      for (int t = 0; t < kTokens; ++t) {
+        sums[r * kTokens + t] =
+            *reinterpret_cast<const RowSums*>(from + t * kBytes + kChunkSlots * kVectorBytes);
+        if (!kPlain) sums[r * kTokens + t] *= zero;
+      }
+    }
+    if constexpr (kTokens == 1 && has_digits(kBits, kChunkSlots * kLanes)) {
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) add_digits<kBits>(unit + r, from, sums[r]);
+    } else {
+#pragma GCC unroll 16
+      for (int slot = 0; slot < kChunkSlots; ++slot) {
+#pragma GCC unroll 4
+        for (int r = 0; r < kRows; ++r) {
+          RowLanes codes;
+          take_slot<kBits>(unit + r, chunk * kChunkSlots + slot, codes);
+#pragma GCC unroll 4
+          for (int t = 0; t < kTokens; ++t)
+            add_products(
+                sums[r * kTokens + t], codes,
+                *reinterpret_cast<const RowInputs*>(from + t * kBytes + slot * kVectorBytes));
+        }
       }
     }
 #pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) {
-      RowLanes codes;
-      take_slot<kBits>(unit + r, slot, codes);
-#pragma GCC unroll 4
-      for (int t = 0; t < kTokens; ++t)
-        add_products(sums[r * kTokens + t], codes,
-                     *reinterpret_cast<const RowInputs*>(from + t * kChunkBytes<kChunkSlots> +
-                                                         slot % kChunkSlots * kVectorBytes));
-    }
-    if (slot % kChunkSlots == kChunkSlots - 1) {
+    for (int t = 0; t < kTokens; ++t) {
+      const Four steps =
+          *reinterpret_cast<const Four*>(from + t * kBytes + (kChunkSlots + 1) * kVectorBytes);
+      const Four scales = *reinterpret_cast<const Four*>(grids.scales + chunk * kStrip) * steps;
 #pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r) {
         RowFloats scale;
-        broadcast(grids.scales[chunk * kStrip + row + r], scale);
-#pragma GCC unroll 4
-        for (int t = 0; t < kTokens; ++t) {
-          const RowFloats wide = __builtin_convertvector(sums[r * kTokens + t], RowFloats);
-          const RowFloats step = *reinterpret_cast<const RowFloats*>(
-              from + t * kChunkBytes<kChunkSlots> + (kChunkSlots + 1) * kVectorBytes);
-          totals[r * kTokens + t] += wide * step * scale;
-        }
+        broadcast(scales[row + r], scale);
+        totals[r * kTokens + t] +=
+            __builtin_convertvector(sums[r * kTokens + t], RowFloats) * scale;
       }
     }
   }
@@ -235,7 +283,7 @@ GPTQB_LEVEL inline void finish(const MatmulArguments& arguments, int64_t row, in
   static_cast<uint16_t*>(arguments.y)[token * shape.rows + row] = bits_of(arguments.type, sum);
 }
 
-template <int kBits, int kChunkSlots, int kRows, int kTokens>
+template <int kBits, int kChunkSlots, int kRows, int kTokens, bool kPlain>
 GPTQB_LEVEL void multiply_strip(const MatmulArguments& arguments, const FixedInputs& inputs,
                                 int64_t strip, int64_t token) {
   const PackedView& weight = arguments.weight;
@@ -243,7 +291,7 @@ GPTQB_LEVEL void multiply_strip(const MatmulArguments& arguments, const FixedInp
   const auto* const codes = reinterpret_cast<const RowLanes*>(weight.codes) +
                             strip * kStrip * shape.packed_columns * kBits / 256;
   Grids grids;
-  std::fill(grids.zeros, grids.zeros + Grids::kMost, 1 << (kBits - 1));
+  std::fill(grids.zeros, grids.zeros + Grids::kMost, 1);  // stays, where offsets have the zeros
   for (int row = 0; row < kStrip; row += kRows) {
     RowFloats totals[kRows * kTokens] = {};
     GridCursor cursor{.at = strip * shape.scale_spans() * kStrip,
@@ -252,7 +300,7 @@ GPTQB_LEVEL void multiply_strip(const MatmulArguments& arguments, const FixedInp
     const std::byte* chunk = inputs.memory + token * inputs.chunks() * inputs.chunk_bytes();
     for (int64_t column = 0; column < shape.packed_columns; column += row_unit(kBits)) {
       take_grids<kBits, kChunkSlots>(weight, cursor, grids);
-      add_unit<kBits, kChunkSlots, kRows, kTokens>(unit, grids, chunk, row, totals);
+      add_unit<kBits, kChunkSlots, kRows, kTokens, kPlain>(unit, grids, chunk, row, totals);
       chunk += row_unit(kBits) / (kChunkSlots * kLanes) * kTokens * kChunkBytes<kChunkSlots>;
       unit += row_unit_vectors(kBits) * kStrip;
     }
@@ -270,11 +318,13 @@ GPTQB_LEVEL void multiply_strips(const MatmulArguments& arguments, const FixedIn
     for (int64_t token = 0; token < inputs.tokens; token += inputs.group(token)) {
       const int64_t group = inputs.group(token);
       if (group == 4)
-        multiply_strip<kBits, kChunkSlots, 1, 4>(arguments, inputs, strip, token);
+        multiply_strip<kBits, kChunkSlots, 1, 4, false>(arguments, inputs, strip, token);
       else if (group == 2)
-        multiply_strip<kBits, kChunkSlots, 2, 2>(arguments, inputs, strip, token);
+        multiply_strip<kBits, kChunkSlots, 2, 2, false>(arguments, inputs, strip, token);
+      else if (arguments.weight.shape.symmetric)
+        multiply_strip<kBits, kChunkSlots, 4, 1, true>(arguments, inputs, strip, token);
       else
-        multiply_strip<kBits, kChunkSlots, 4, 1>(arguments, inputs, strip, token);
+        multiply_strip<kBits, kChunkSlots, 4, 1, false>(arguments, inputs, strip, token);
     }
   }
 }

@@ -55,6 +55,7 @@ void multiply_rows(const MatmulArguments& arguments, const RowBody& body) {
   const int64_t fitting = kPassBytes / (2 * shape.packed_columns) / 4 * 4;
   const int64_t tokens = std::min(arguments.m, std::max<int64_t>(fitting, 4));
   FixedInputs inputs;
+  inputs.bits = shape.bits;
   inputs.tokens = tokens;
   inputs.columns = shape.packed_columns;
   inputs.chunk = std::min<int64_t>(shape.scale_span, 128);

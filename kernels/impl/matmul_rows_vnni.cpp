@@ -16,6 +16,20 @@ GPTQB_LEVEL [[gnu::always_inline]] inline void add_products(RowSums& sums, const
   sums = (RowSums)__builtin_ia32_vpdpwssd_v8si((Words)sums, (Words)codes, (Words)inputs);
 }
 
+struct DigitSums {
+  using Words [[gnu::vector_size(32)]] = int;
+
+  RowSums high{};
+  RowSums low{};
+
+  GPTQB_LEVEL [[gnu::always_inline]] void add(const RowLanes& codes, const RowInputs& high_digits,
+                                              const RowInputs& low_digits) {
+    high = (RowSums)__builtin_ia32_vpdpbusd_v8si((Words)high, (Words)codes, (Words)high_digits);
+    low = (RowSums)__builtin_ia32_vpdpbusd_v8si((Words)low, (Words)codes, (Words)low_digits);
+  }
+  GPTQB_LEVEL [[gnu::always_inline]] void add_to(RowSums& sums) const { sums += (high << 8) + low; }
+};
+
 GPTQB_LEVEL [[gnu::always_inline]] inline void widen_four(const uint16_t* bits, float* floats) {
   using Halves [[gnu::vector_size(16)]] = short;
   using Floats [[gnu::vector_size(16)]] = float;

@@ -27,7 +27,7 @@ test::MatmulRounding rounding_of(const std::string& kernel, const PackedShape& s
     const int64_t chunks = shape.packed_columns / std::min<int64_t>(shape.scale_span, 128);
     return {.sums = 0x1p-24,  // the bias
             .products = static_cast<double>(chunks + 12) * 0x1p-24,
-            .inputs = 0x1p-16 * (1 + 0x1p-14)};
+            .inputs = (1 + 0x1p-20) / 65278};
   }
   ADD_FAILURE() << "how does " << kernel << " round?";
   return {};
@@ -227,8 +227,8 @@ TEST(CpuRows, OutliersStayInTheirChunk) {
           data.scales[row] * (static_cast<double>(data.codes[row * 1024 + i]) - data.zeros[row]);
       const double x = float_of_half(data.x[i]);
       sum += x * weight_size;
-      // 2^-16 of the chunk's largest, and float32's rounding of each chunk.
-      bound += std::abs(weight_size) * ((i < 128 ? 60000 : 1) * 0x1p-16 + std::abs(x) * 0x1p-19);
+      // The step of the chunk's largest, and float32's rounding of each chunk.
+      bound += std::abs(weight_size) * ((i < 128 ? 60000 : 1) / 65278. + std::abs(x) * 0x1p-19);
     }
     EXPECT_LE(std::abs(float_of_half(y[row]) - sum), bound + 0x1p-11 * std::abs(sum)) << row;
   }
