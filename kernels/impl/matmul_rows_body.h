@@ -283,6 +283,10 @@ GPTQB_LEVEL inline void finish(const MatmulArguments& arguments, int64_t row, in
   static_cast<uint16_t*>(arguments.y)[token * shape.rows + row] = bits_of(arguments.type, sum);
 }
 
+// Columns whose activations, of four tokens 10 KiB, stay in the first-level cache from one row of a
+// strip to the next.
+constexpr int64_t kBlockColumns = 1024;
+
 template <int kBits, int kChunkSlots, int kRows, int kTokens, bool kPlain>
 GPTQB_LEVEL void multiply_strip(const MatmulArguments& arguments, const FixedInputs& inputs,
                                 int64_t strip, int64_t token) {
@@ -292,23 +296,37 @@ GPTQB_LEVEL void multiply_strip(const MatmulArguments& arguments, const FixedInp
                             strip * kStrip * shape.packed_columns * kBits / 256;
   Grids grids;
   std::fill(grids.zeros, grids.zeros + Grids::kMost, 1);  // stays, where offsets have the zeros
-  for (int row = 0; row < kStrip; row += kRows) {
-    RowFloats totals[kRows * kTokens] = {};
-    GridCursor cursor{.at = strip * shape.scale_spans() * kStrip,
-                      .chunks = shape.scale_span / (kChunkSlots * kLanes)};
-    const RowLanes* unit = codes + row;
-    const std::byte* chunk = inputs.memory + token * inputs.chunks() * inputs.chunk_bytes();
-    for (int64_t column = 0; column < shape.packed_columns; column += row_unit(kBits)) {
-      take_grids<kBits, kChunkSlots>(weight, cursor, grids);
-      add_unit<kBits, kChunkSlots, kRows, kTokens, kPlain>(unit, grids, chunk, row, totals);
-      chunk += row_unit(kBits) / (kChunkSlots * kLanes) * kTokens * kChunkBytes<kChunkSlots>;
-      unit += row_unit_vectors(kBits) * kStrip;
+  GridCursor start{.at = strip * shape.scale_spans() * kStrip,
+                   .chunks = shape.scale_span / (kChunkSlots * kLanes)};
+  const std::byte* inputs_start = inputs.memory + token * inputs.chunks() * inputs.chunk_bytes();
+  RowFloats totals[kStrip * kTokens] = {};
+  for (int64_t first = 0; first < shape.packed_columns; first += kBlockColumns) {
+    const int64_t columns = std::min(kBlockColumns, shape.packed_columns - first);
+    GridCursor cursor = start;
+    const std::byte* chunk = inputs_start;
+    for (int row = 0; row < kStrip; row += kRows) {
+      RowFloats sums[kRows * kTokens];
+#pragma GCC unroll 4
+      for (int i = 0; i < kRows * kTokens; ++i) sums[i] = totals[row * kTokens + i];
+      const RowLanes* unit =
+          codes + first / row_unit(kBits) * row_unit_vectors(kBits) * kStrip + row;
+      cursor = start;
+      chunk = inputs_start;
+      for (int64_t column = 0; column < columns; column += row_unit(kBits)) {
+        take_grids<kBits, kChunkSlots>(weight, cursor, grids);
+        add_unit<kBits, kChunkSlots, kRows, kTokens, kPlain>(unit, grids, chunk, row, sums);
+        chunk += row_unit(kBits) / (kChunkSlots * kLanes) * kTokens * kChunkBytes<kChunkSlots>;
+        unit += row_unit_vectors(kBits) * kStrip;
+      }
+#pragma GCC unroll 4
+      for (int i = 0; i < kRows * kTokens; ++i) totals[row * kTokens + i] = sums[i];
     }
-    for (int r = 0; r < kRows; ++r)
-      for (int t = 0; t < kTokens; ++t)
-        finish(arguments, strip * kStrip + row + r, inputs.first + token + t,
-               totals[r * kTokens + t]);
+    start = cursor;
+    inputs_start = chunk;
   }
+  for (int r = 0; r < kStrip; ++r)
+    for (int t = 0; t < kTokens; ++t)
+      finish(arguments, strip * kStrip + r, inputs.first + token + t, totals[r * kTokens + t]);
 }
 
 template <int kBits, int kChunkSlots>
