@@ -32,6 +32,11 @@ __device__ inline void publish_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
+__device__ inline void arrive(uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
+               : "memory");
+}
+
 // At the same barrier of another block of the cluster, or of this one.
 __device__ inline void arrive_in(uint64_t* barrier, uint32_t block) {
   asm volatile(

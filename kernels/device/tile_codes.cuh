@@ -18,6 +18,12 @@ class TileCodes {
     return kBits == 3 ? step < 6 ? step / 3 : 2 : step % kPositions;
   }
   static constexpr int position(int index) { return index * kBits; }
+  // Whether codes of steps first .. last lie there.
+  static constexpr bool uses(int index, int first, int last) {
+    for (int step = first; step <= last; ++step)
+      if (position_index(step) == index) return true;
+    return false;
+  }
 
   // `tile`: the words of the warp's 16 rows.
   __device__ void load(const uint32_t* tile, int lane) {

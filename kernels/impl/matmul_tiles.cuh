@@ -5,8 +5,8 @@
 //
 //   y += scale * (sum of code * x - z * sum of x)
 //
-// where the sum of x is one more product, with ones. So a weight costs a mask and its share of a
-// product, and no width needs a conversion.
+// where the sum of x is the same for all rows and taken once. So a weight costs a mask and its share
+// of a product, and no width needs a conversion.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -22,41 +22,89 @@
 namespace gptqb::kernels {
 namespace tiles {
 
-constexpr int kWarps = TilesPlan::kWarps;
-constexpr int kThreads = 32 * kWarps;
+// Warps that multiply; one more copies.
+template <int kEights>
+constexpr int kWarps = tiles_warps(kEights);
+template <int kEights>
+constexpr int kThreads = 32 * kWarps<kEights>;
 constexpr int kRows = static_cast<int>(kTileRows);
 constexpr int kColumns = static_cast<int>(kTileColumns);
 constexpr int kSteps = kColumns / 16;
 constexpr int kSumPitch = kRows + 4;  // 8 rows by 4 pairs of tokens fall into different banks
-constexpr int kInputPad = tiles_input_pad();  // 8 tokens' 16 bytes fall into different banks
+constexpr int kInputPad = tiles_input_pad();          // 8 tokens' 16 bytes fall into different banks
 constexpr int kMaxSlots = 16;
 
-__host__ __device__ constexpr int sum_buffers(int eights) { return eights <= 2 ? 2 : 1; }
+__host__ __device__ constexpr int sum_buffers(int eights) { return eights == 1 ? 2 : 1; }
 
 // Shared memory, in this order.
 struct Shared {
-  uint64_t* barriers;  // [kWarps][kMaxSlots]
+  uint64_t* full;      // [kMaxSlots]: what a slot waits for has arrived
+  uint64_t* empty;     // [kMaxSlots]: all warps are done with it
   float* factors;      // [kMaxTokens]: what the activations of a token were divided by
   float* sums;         // [buffers][kWarps][8 * eights tokens][kSumPitch]
-  char* slots;         // [kWarps][slots][slot_bytes]
+  char* slots;         // [slots][slot_bytes]
+  float* input_sums;   // [spans of the part][8 * eights tokens]
   __half* inputs;      // [m][part columns + kInputPad]
 };
-constexpr int64_t kBarrierBytes = int64_t{8} * kWarps * kMaxSlots;
+constexpr int64_t kBarrierBytes = int64_t{2} * 8 * kMaxSlots;
 constexpr int64_t kFactorBytes = int64_t{4} * TilesPlan::kMaxTokens;
 __host__ __device__ constexpr int64_t sum_bytes(int eights) {
-  return int64_t{4} * sum_buffers(eights) * kWarps * 8 * eights * kSumPitch;
+  return int64_t{4} * sum_buffers(eights) * tiles_warps(eights) * 8 * eights * kSumPitch;
 }
-
 static_assert(kBarrierBytes + kFactorBytes + sum_bytes(1) == tiles_fixed_bytes(1) &&
               kBarrierBytes + kFactorBytes + sum_bytes(4) == tiles_fixed_bytes(4));
 
-// What a slot holds of one strip by one block: codes, scales and zero points.
-__host__ __device__ constexpr int64_t code_bytes(int64_t bits) { return tile_words(bits) * 4; }
-__host__ __device__ constexpr int64_t spans_of_block(int64_t span) {
-  return span < kTileColumns ? kTileColumns / span : 1;
-}
+// What a slot holds of a strip: codes of a block in a row for each warp, then their scales, then
+// their zero points.
+template <int kBits, int kEights, int kSpan>
+struct Slot {
+  static constexpr int kSpans = kSpan < kColumns ? kColumns / kSpan : 1;  // of a block, or less
+  static constexpr int kCodeBytes = static_cast<int>(tile_words(kBits) * 4);  // of a block
+  static constexpr int kScaleBytes = kSpans * kRows * 2;
+  static constexpr int kZeroBytes = kSpans * kRows;
+  static constexpr int kScalesAt = kWarps<kEights> * kCodeBytes;
+  static constexpr int kZerosAt = kScalesAt + kWarps<kEights> * kScaleBytes;
+};
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+
+// The order of work: by part, strip, and as many blocks at once as there are warps. Blocks go round
+// the warps, so that none has more to do than others.
+struct Walk {
+  int strips, step, first_strip;  // of the matrix, between two and the first of a thread block's
+  int blocks, part_blocks;
+  int warps;  // a power of two
+  int part = 0, strip = 0, first = 0, end = 0;
+  int taken = 0;  // blocks before these
+
+  __device__ void begin() {
+    strip = first_strip;
+    enter();
+  }
+  __device__ bool done() const { return part * part_blocks >= blocks; }
+  __device__ int count() const { return min(warps, end - first); }
+  // Which of the blocks is a warp's; none if it is not below count().
+  __device__ int turn(int warp) const { return (warp - taken) & (warps - 1); }
+  // False where a strip ends.
+  __device__ bool next() {
+    taken += count();
+    first += warps;
+    if (first < end) return true;
+    strip += step;
+    if (strip >= strips) {
+      strip = first_strip;
+      ++part;
+    }
+    enter();
+    return false;
+  }
+
+ private:
+  __device__ void enter() {
+    first = part * part_blocks;
+    end = min(first + part_blocks, blocks);
+  }
+};
 
 __device__ inline void copy_16(void* to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
@@ -65,117 +113,24 @@ __device__ inline void copy_16(void* to, const void* from) {
                : "memory");
 }
 
-// Copies of one warp: each lane part of it before 9.0, one lane all of it from then on.
-class Copies {
- public:
-  __device__ Copies(const TilesLaunch& launch, const Shared& shared, int warp, int lane)
-      : weight_(launch.arguments.weight),
-        slot_bytes_(static_cast<int>(launch.plan.slot_bytes)),
-        slots_(launch.plan.slots),
-        lane_(lane),
-        first_(shared.slots + static_cast<int64_t>(warp) * slots_ * slot_bytes_),
-        barriers_(shared.barriers + warp * kMaxSlots) {
-#ifdef GPTQB_HOPPER
-    if (lane_ == 0) {
-      for (int slot = 0; slot < slots_; ++slot) hopper::init_barrier(barriers_ + slot, 1);
-      hopper::publish_barriers();
-    }
-    __syncwarp();
-#endif
-  }
+// Where the parts of a block lie.
+template <class Place, int kSpan>
+struct Source {
+  const char* codes;
+  const char* scales;
+  const char* zeros;  // null if symmetric
 
-  __device__ char* slot(int index) const { return first_ + index * slot_bytes_; }
-
-  // Starts copying a strip's block; `count` spans of scales.
-  template <int kBits>
-  __device__ void start(int index, int64_t strip, int64_t block, int count) const {
-    const PackedShape& shape = weight_.shape;
-    const int64_t blocks = shape.packed_columns / kTileColumns;
-    const int64_t scale_row =
-        (strip * shape.scale_spans() + block * kTileColumns / shape.scale_span) * kTileRows;
-    constexpr int kCodes = static_cast<int>(code_bytes(kBits));
-    const char* codes =
-        reinterpret_cast<const char*>(weight_.codes) + (strip * blocks + block) * kCodes;
-    const auto* scales = reinterpret_cast<const char*>(weight_.scales + scale_row);
-    const int scale_bytes = count * kRows * 2;
-    const auto* zeros = reinterpret_cast<const char*>(weight_.zeros + scale_row);
-    const int zero_bytes = weight_.zeros == nullptr ? 0 : count * kRows;
-    char* const to = slot(index);
-#ifdef GPTQB_HOPPER
-    if (lane_ != 0) return;
-    uint64_t* const barrier = barriers_ + index;
-    hopper::arrive_expecting(barrier, kCodes + scale_bytes + zero_bytes);
-    hopper::copy_bytes(to, codes, kCodes, barrier);
-    hopper::copy_bytes(to + kCodes, scales, scale_bytes, barrier);
-    if (zero_bytes > 0) hopper::copy_bytes(to + kCodes + scale_bytes, zeros, zero_bytes, barrier);
-#else
-    for (int at = 16 * lane_; at < kCodes; at += 512) copy_16(to + at, codes + at);
-    for (int at = 16 * lane_; at < scale_bytes; at += 512) copy_16(to + kCodes + at, scales + at);
-    for (int at = 16 * lane_; at < zero_bytes; at += 512)
-      copy_16(to + kCodes + scale_bytes + at, zeros + at);
-#endif
-  }
-
-  // Ends what belongs to one slot; called for each, also where nothing was started.
-  __device__ void commit() const {
-#ifndef GPTQB_HOPPER
-    asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-  }
-
-  __device__ void wait(int index, uint32_t parity) const {
-#ifdef GPTQB_HOPPER
-    hopper::wait(barriers_ + index, parity);
-#else
-    asm volatile("cp.async.wait_group %0;" ::"n"(TilesPlan::kSlotsBefore90 - 1) : "memory");
-    __syncwarp();
-#endif
-  }
-
- private:
-  const PackedView& weight_;
-  int slot_bytes_;
-  int slots_;
-  int lane_;
-  char* first_;
-  uint64_t* barriers_;
-};
-
-// The blocks of a warp in order: by part, strip, block.
-struct Walk {
-  int strips, step, first_strip;  // of the matrix, between two and the first of a block's
-  int blocks, part_blocks;
-  int warp;
-  int part = 0, strip = 0, block = 0, end = 0;
-  int shift = 0;  // so that blocks left over after whole rounds of warps go to others each time
-
-  __device__ void begin() {
-    strip = first_strip;
-    enter();
-    skip();
-  }
-  __device__ bool done() const { return part * part_blocks >= blocks; }
-  __device__ void next() {
-    block += kWarps;
-    skip();
-  }
-
- private:
-  __device__ void enter() {
-    const int start = part * part_blocks;
-    end = start + part_blocks < blocks ? start + part_blocks : blocks;
-    block = start + ((warp - shift) & (kWarps - 1));
-  }
-  __device__ void skip() {
-    while (block >= end && !done()) {
-      shift = (shift + end - part * part_blocks) & (kWarps - 1);
-      strip += step;
-      if (strip >= strips) {
-        strip = first_strip;
-        ++part;
-      }
-      if (!done()) enter();
-    }
+  __device__ Source(const PackedView& weight, const Walk& walk, int block) {
+    const auto blocks_a_span = static_cast<int>(weight.shape.scale_span / kTileColumns);
+    const int64_t at = static_cast<int64_t>(walk.strip) * walk.blocks + block;
+    const int64_t row = kSpan < kColumns || blocks_a_span == 1
+                            ? at
+                            : walk.strip * weight.shape.scale_spans() + block / blocks_a_span;
+    codes = reinterpret_cast<const char*>(weight.codes) + at * Place::kCodeBytes;
+    scales = reinterpret_cast<const char*>(weight.scales) + row * Place::kScaleBytes;
+    zeros = weight.zeros == nullptr
+                ? nullptr
+                : reinterpret_cast<const char*>(weight.zeros) + row * Place::kZeroBytes;
   }
 };
 
@@ -196,11 +151,11 @@ __device__ void load_inputs(const TilesLaunch& launch, const Shared& shared, int
     const int64_t vectors = columns / kVector;
     const int64_t held = min(vectors, (shape.columns - first) / kVector);
     for (int token = 0; token < m; ++token) {
-      const auto* from =
-          static_cast<const uint4*>(arguments.x) + (token * shape.columns + first) / kVector;
+      const auto* from = static_cast<const uint4*>(arguments.x) +
+                         (token * shape.columns + first) / kVector;
       auto* to = reinterpret_cast<uint4*>(shared.inputs + token * pitch);
 #pragma unroll 4
-      for (int64_t i = thread; i < vectors; i += kThreads)
+      for (int64_t i = thread; i < vectors; i += kThreads<kEights>)
         to[i] = i < held ? from[i] : uint4{0, 0, 0, 0};
     }
     return;
@@ -211,16 +166,17 @@ __device__ void load_inputs(const TilesLaunch& launch, const Shared& shared, int
   };
   if (half) {
     const auto* x = static_cast<const __half*>(arguments.x);
-    for (int64_t column = thread; column < columns; column += kThreads) {
+    for (int64_t column = thread; column < columns; column += kThreads<kEights>) {
       const int64_t at = input(column);
       for (int token = 0; token < m; ++token)
-        shared.inputs[token * pitch + column] = at < 0 ? __half(0) : x[token * shape.columns + at];
+        shared.inputs[token * pitch + column] =
+            at < 0 ? __half(0) : x[token * shape.columns + at];
     }
     return;
   }
   const auto* x = static_cast<const __nv_bfloat16*>(arguments.x);
   const int lane = thread % 32;
-  for (int token = thread / 32; token < m; token += kWarps) {
+  for (int token = thread / 32; token < m; token += kWarps<kEights>) {
     int largest = 0;
     for (int64_t column = lane; column < columns; column += 32) {
       const int64_t at = input(column);
@@ -242,24 +198,49 @@ __device__ void load_inputs(const TilesLaunch& launch, const Shared& shared, int
   }
 }
 
-// One strip by one block: 32 rows by 128 columns by 8 * kEights tokens.
+constexpr uint32_t kOnes = 0x3C003C00U;
+
+// Sums of the activations of each span, which tensor cores take as products with ones.
+template <int kEights, int kSpan>
+__device__ void sum_inputs(const Shared& shared, const uint32_t (&inputs)[kEights],
+                           int part_blocks, int warp, int lane) {
+  constexpr int kSpanSteps = (kSpan < kColumns ? kSpan : kColumns) / 16;
+  constexpr int kSpans = kSteps / kSpanSteps;
+  const uint32_t ones[4] = {kOnes, kOnes, kOnes, kOnes};
+  for (int block = warp; block < part_blocks; block += kWarps<kEights>)
+#pragma unroll
+    for (int e = 0; e < kEights; ++e) {
+      float sums[4] = {};
+      uint32_t b[4];
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        if (step % 2 == 0) load_matrices(b, inputs[e] + block * kColumns * 2 + step * 32);
+        multiply_add(sums, ones, b[step % 2 * 2], b[step % 2 * 2 + 1]);
+        if ((step + 1) % kSpanSteps != 0) continue;
+        const int span = block * kSpans + step / kSpanSteps;
+        if (lane < 4)
+          reinterpret_cast<float2*>(shared.input_sums)[(span * kEights + e) * 4 + lane] =
+              float2{sums[0], sums[1]};
+        sums[0] = sums[1] = sums[2] = sums[3] = 0;
+      }
+    }
+}
+
+// One strip by one block: 32 rows by 128 columns by 8 * kEights tokens. `codes`, `scales`, `zeros`
+// of the block; `input_sums` of its spans.
 template <int kBits, int kEights, int kSpan>
-__device__ inline void multiply_block(float (&totals)[2][kEights][4], const char* slot,
-                                      bool has_zeros, const uint32_t (&inputs)[kEights],
+__device__ inline void multiply_block(float (&totals)[2][kEights][4], const uint32_t* block,
+                                      const __half* scales, const uint8_t* zeros, bool symmetric,
+                                      const float2* input_sums, const uint32_t (&inputs)[kEights],
                                       uint32_t column_bytes, int lane) {
   using Codes = TileCodes<kBits>;
   constexpr int kPositions = Codes::kPositions;
-  constexpr int kSpanSteps = kSpan / 16;
+  constexpr int kSpanSteps = (kSpan < kColumns ? kSpan : kColumns) / 16;
   Codes codes[2];
 #pragma unroll
-  for (int tile = 0; tile < 2; ++tile)
-    codes[tile].load(reinterpret_cast<const uint32_t*>(slot) + tile * 32 * Codes::kWords, lane);
-  const auto* scales = reinterpret_cast<const __half*>(slot + code_bytes(kBits));
-  const auto* zeros = reinterpret_cast<const uint8_t*>(scales + kRows * spans_of_block(kSpan));
+  for (int tile = 0; tile < 2; ++tile) codes[tile].load(block + tile * 32 * Codes::kWords, lane);
 
   float sums[kPositions][2][kEights][4] = {};
-  float input_sums[kEights][4] = {};
-  const uint32_t ones[4] = {0x3C003C00U, 0x3C003C00U, 0x3C003C00U, 0x3C003C00U};
   uint32_t b[kEights][4];
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
@@ -275,38 +256,39 @@ __device__ inline void multiply_block(float (&totals)[2][kEights][4], const char
       for (int e = 0; e < kEights; ++e)
         multiply_add(sums[Codes::position_index(step)][tile][e], a, b[e][b0], b[e][b0 + 1]);
     }
-#pragma unroll
-    for (int e = 0; e < kEights; ++e) multiply_add(input_sums[e], ones, b[e][b0], b[e][b0 + 1]);
 
     if ((step + 1) % kSpanSteps != 0) continue;
     // The span ends: its sums take their scale.
     const int span = step / kSpanSteps;
+    float2 of_inputs[kEights];
+#pragma unroll
+    for (int e = 0; e < kEights; ++e)
+      of_inputs[e] = input_sums[(span * kEights + e) * 4 + lane % 4];
 #pragma unroll
     for (int tile = 0; tile < 2; ++tile)
 #pragma unroll
       for (int lower = 0; lower < 2; ++lower) {
         const int row = 16 * tile + 8 * lower + lane / 4;
         const float scale = __half2float(scales[span * kRows + row]);
-        const float zero =
-            has_zeros ? static_cast<float>(zeros[span * kRows + row]) : float(1 << (kBits - 1));
+        const float zero = symmetric ? static_cast<float>(1 << (kBits - 1))
+                                     : static_cast<float>(zeros[span * kRows + row]);
+        const float offset = -scale * zero;
 #pragma unroll
         for (int e = 0; e < kEights; ++e)
 #pragma unroll
           for (int token = 0; token < 2; ++token) {
             const int at = 2 * lower + token;
-            float sum = -zero * input_sums[e][token];
+            float& total = totals[tile][e][at];
+            total = __fmaf_rn(offset, token == 0 ? of_inputs[e].x : of_inputs[e].y, total);
 #pragma unroll
             for (int i = 0; i < kPositions; ++i) {
-              sum = __fmaf_rn(sums[i][tile][e][at], float(1 << (24 - Codes::position(i))), sum);
-              sums[i][tile][e][at] = 0;
+              if (!Codes::uses(i, step + 1 - kSpanSteps, step)) continue;
+              float& sum = sums[i][tile][e][at];
+              total = __fmaf_rn(scale * static_cast<float>(1 << (24 - Codes::position(i))), sum, total);
+              sum = 0;
             }
-            totals[tile][e][at] = __fmaf_rn(scale, sum, totals[tile][e][at]);
           }
       }
-#pragma unroll
-    for (int e = 0; e < kEights; ++e)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) input_sums[e][i] = 0;
   }
 }
 
@@ -317,12 +299,12 @@ __device__ void finish_strip(const TilesLaunch& launch, const Shared& shared, co
   const MatmulArguments& arguments = launch.arguments;
   const PackedShape& shape = arguments.weight.shape;
   for (int output = static_cast<int>(threadIdx.x); output < kRows * arguments.m;
-       output += kThreads) {
+       output += kThreads<kEights>) {
     const int token = output / kRows;
     const int64_t row = strip * kRows + output % kRows;
     float sum = 0;
 #pragma unroll
-    for (int warp = 0; warp < kWarps; ++warp)
+    for (int warp = 0; warp < kWarps<kEights>; ++warp)
       sum += sums[(warp * 8 * kEights + token) * kSumPitch + output % kRows];
     if (arguments.type == HalfType::kBFloat16) sum *= shared.factors[token];
     float* const held = static_cast<float*>(arguments.workspace) + token * shape.packed_rows + row;
@@ -344,104 +326,201 @@ __device__ void finish_strip(const TilesLaunch& launch, const Shared& shared, co
   }
 }
 
+// Of the warps that multiply.
+template <int kEights>
+__device__ void sync_multipliers() {
+  asm volatile("bar.sync 1, %0;" ::"n"(kThreads<kEights>) : "memory");
+}
+
+// One thread copies for all warps: as much as lies in a row at once.
 template <int kBits, int kEights, int kSpan>
-__global__ void __launch_bounds__(kThreads, kEights == 4 ? 1 : 2)
+__device__ void copy_slots(const TilesLaunch& launch, const Shared& shared, Walk walk) {
+#ifdef GPTQB_HOPPER
+  using Place = Slot<kBits, kEights, kSpan>;
+  const PackedView& weight = launch.arguments.weight;
+  const bool zeros = weight.zeros != nullptr;
+  // A group of several blocks: its scales are repeated for each.
+  const bool repeated = kSpan == kColumns && weight.shape.scale_span > kTileColumns;
+  int slot = 0;
+  uint32_t parity = 1;  // of a barrier that nothing has arrived at: passes
+  for (; !walk.done(); walk.next()) {
+    const int count = walk.count();
+    hopper::wait(shared.empty + slot, parity);
+    uint64_t* const barrier = shared.full + slot;
+    char* const to = shared.slots + slot * launch.plan.slot_bytes;
+    hopper::arrive_expecting(barrier, count * (Place::kCodeBytes + Place::kScaleBytes +
+                                               (zeros ? Place::kZeroBytes : 0)));
+    const int runs = repeated ? count : 1;
+    const int length = repeated ? 1 : count;
+    for (int run = 0; run < runs; ++run) {
+      const Source<Place, kSpan> from(weight, walk, walk.first + run);
+      if (run == 0) hopper::copy_bytes(to, from.codes, count * Place::kCodeBytes, barrier);
+      hopper::copy_bytes(to + Place::kScalesAt + run * Place::kScaleBytes, from.scales,
+                         length * Place::kScaleBytes, barrier);
+      if (zeros)
+        hopper::copy_bytes(to + Place::kZerosAt + run * Place::kZeroBytes, from.zeros,
+                           length * Place::kZeroBytes, barrier);
+    }
+    if (++slot == launch.plan.slots) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+#endif
+}
+
+// Before 9.0 each warp copies for itself, each lane part of it.
+template <int kBits, int kEights, int kSpan>
+__device__ void copy_by_lanes(const TilesLaunch& launch, char* to, Walk& walk, int warp, int lane) {
+  using Place = Slot<kBits, kEights, kSpan>;
+  if (!walk.done()) {
+    const int turn = walk.turn(warp);
+    if (turn < walk.count()) {
+      const Source<Place, kSpan> from(launch.arguments.weight, walk, walk.first + turn);
+      const auto copy = [&](char* there, const char* here, int bytes) {
+        for (int at = 16 * lane; at < bytes; at += 512) copy_16(there + at, here + at);
+      };
+      copy(to + turn * Place::kCodeBytes, from.codes, Place::kCodeBytes);
+      copy(to + Place::kScalesAt + turn * Place::kScaleBytes, from.scales, Place::kScaleBytes);
+      if (from.zeros != nullptr)
+        copy(to + Place::kZerosAt + turn * Place::kZeroBytes, from.zeros, Place::kZeroBytes);
+    }
+    walk.next();
+  }
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+template <int kBits, int kEights, int kSpan>
+__global__ void __launch_bounds__(kThreads<kEights> + 32, 1)
     matmul_tiles_kernel(const __grid_constant__ TilesLaunch launch) {
+  using Place = Slot<kBits, kEights, kSpan>;
+  constexpr int kMultipliers = kWarps<kEights>;
   extern __shared__ __align__(128) char memory[];
   const MatmulArguments& arguments = launch.arguments;
   const PackedShape& shape = arguments.weight.shape;
+  const TilesPlan& plan = launch.plan;
   Shared shared;
-  shared.barriers = reinterpret_cast<uint64_t*>(memory);
+  shared.full = reinterpret_cast<uint64_t*>(memory);
+  shared.empty = shared.full + kMaxSlots;
   shared.factors = reinterpret_cast<float*>(memory + kBarrierBytes);
   shared.sums = reinterpret_cast<float*>(memory + kBarrierBytes + kFactorBytes);
   shared.slots = memory + kBarrierBytes + kFactorBytes + sum_bytes(kEights);
-  shared.inputs = reinterpret_cast<__half*>(
-      shared.slots + static_cast<int64_t>(kWarps) * launch.plan.slots * launch.plan.slot_bytes);
+  shared.input_sums = reinterpret_cast<float*>(shared.slots + plan.slots * plan.slot_bytes);
+  shared.inputs = reinterpret_cast<__half*>(reinterpret_cast<char*>(shared.input_sums) +
+                                            plan.input_sum_bytes);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int slots = launch.plan.slots;
-  constexpr int kSpans = static_cast<int>(spans_of_block(kSpan));
-
+  const int slots = plan.slots;
+  Walk walk{.strips = static_cast<int>(shape.packed_rows / kTileRows),
+            .step = static_cast<int>(gridDim.x),
+            .first_strip = static_cast<int>(blockIdx.x),
+            .blocks = static_cast<int>(shape.packed_columns / kTileColumns),
+            .part_blocks = static_cast<int>(plan.part_blocks),
+            .warps = kMultipliers};
+  walk.begin();
 #ifdef GPTQB_HOPPER
   // The next kernel in the stream may begin to copy its weights.
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-  const Copies copies(launch, shared, warp, lane);
-  Walk ahead{.strips = static_cast<int>(shape.packed_rows / kTileRows),
-             .step = static_cast<int>(gridDim.x),
-             .first_strip = static_cast<int>(blockIdx.x),
-             .blocks = static_cast<int>(shape.packed_columns / kTileColumns),
-             .part_blocks = static_cast<int>(launch.plan.part_blocks),
-             .warp = warp};
-  ahead.begin();
-  Walk here = ahead;
-  const auto start = [&](int slot) {
-    if (!ahead.done()) {
-      copies.start<kBits>(slot, ahead.strip, ahead.block, kSpans);
-      ahead.next();
+  if (threadIdx.x == 32 * kMultipliers) {
+    for (int slot = 0; slot < slots; ++slot) {
+      hopper::init_barrier(shared.full + slot, 1);
+      hopper::init_barrier(shared.empty + slot, kMultipliers);
     }
-    copies.commit();
-  };
-  for (int slot = 0; slot < slots; ++slot) start(slot);
-#ifdef GPTQB_HOPPER
+    hopper::publish_barriers();
+  }
+  __syncthreads();
+  if (warp == kMultipliers) {
+    if (lane == 0) copy_slots<kBits, kEights, kSpan>(launch, shared, walk);
+    return;
+  }
   // Activations are the work of kernels before this one, y and the workspace may be theirs.
   asm volatile("griddepcontrol.wait;" ::: "memory");
+#else
+  if (warp == kMultipliers) return;
+  Walk ahead = walk;
+  for (int slot = 0; slot < slots; ++slot)
+    copy_by_lanes<kBits, kEights, kSpan>(launch, shared.slots + slot * plan.slot_bytes, ahead,
+                                         warp, lane);
 #endif
 
   int slot = 0;
-  uint32_t parity = 0;
+  [[maybe_unused]] uint32_t parity = 0;
   int buffer = 0;
-  for (int part = 0; part < static_cast<int>(launch.plan.parts); ++part) {
-    const int first_block = part * here.part_blocks;
-    const int part_columns = min(here.part_blocks, here.blocks - first_block) * kColumns;
-    load_inputs<kEights>(launch, shared, first_block * kTileColumns, part_columns);
-    __syncthreads();
-    const int64_t pitch = part_columns + kInputPad;
-    // Of the tokens that a lane points at, those beyond the last one stand for it: nothing reads
-    // what they give.
-    uint32_t inputs[kEights];
+  uint32_t inputs[kEights];
+  float totals[2][kEights][4] = {};
+  int part = -1;
+  int first_block = 0;
+  while (!walk.done()) {
+    if (walk.part != part) {
+      // Sums of the last strip are still read, and the factors with them.
+      sync_multipliers<kEights>();
+      part = walk.part;
+      first_block = walk.first;
+      const int part_columns = (walk.end - first_block) * kColumns;
+      load_inputs<kEights>(launch, shared, int64_t{first_block} * kTileColumns, part_columns);
+      sync_multipliers<kEights>();
+      // Of the tokens that a lane points at, those beyond the last one stand for it: nothing reads
+      // what they give.
 #pragma unroll
-    for (int e = 0; e < kEights; ++e) {
-      const int token = min(8 * e + lane % 8, static_cast<int>(arguments.m) - 1);
-      inputs[e] = static_cast<uint32_t>(
-          __cvta_generic_to_shared(shared.inputs + token * pitch + lane / 8 * 8));
-    }
-    for (int strip = here.first_strip; strip < here.strips; strip += here.step) {
-      float totals[2][kEights][4] = {};
-      while (!here.done() && here.part == part && here.strip == strip) {
-        copies.wait(slot, parity);
-        multiply_block<kBits, kEights, kSpan>(
-            totals, copies.slot(slot), arguments.weight.zeros != nullptr, inputs,
-            static_cast<uint32_t>((here.block - first_block) * kColumns * 2), lane);
-        __syncwarp();
-        start(slot);
-        if (++slot == slots) {
-          slot = 0;
-          parity ^= 1;
-        }
-        here.next();
+      for (int e = 0; e < kEights; ++e) {
+        const int token = min(8 * e + lane % 8, static_cast<int>(arguments.m) - 1);
+        inputs[e] = static_cast<uint32_t>(__cvta_generic_to_shared(
+            shared.inputs + token * (part_columns + kInputPad) + lane / 8 * 8));
       }
-      float* const sums = shared.sums + buffer * kWarps * 8 * kEights * kSumPitch;
-      float* const mine = sums + warp * 8 * kEights * kSumPitch;
-#pragma unroll
-      for (int tile = 0; tile < 2; ++tile)
-#pragma unroll
-        for (int e = 0; e < kEights; ++e)
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            const int token = 8 * e + lane % 4 * 2 + i % 2;
-            if (token < arguments.m)
-              mine[token * kSumPitch + 16 * tile + 8 * (i / 2) + lane / 4] = totals[tile][e][i];
-          }
-      __syncthreads();
-      finish_strip<kEights>(launch, shared, sums, strip, part);
-      if constexpr (sum_buffers(kEights) == 1)
-        __syncthreads();
-      else
-        buffer ^= 1;
+      sum_inputs<kEights, kSpan>(shared, inputs, walk.end - first_block, warp, lane);
+      sync_multipliers<kEights>();
     }
-    // Sums of the last strip are still read, and the factors with them.
-    __syncthreads();
+
+    char* const held = shared.slots + slot * plan.slot_bytes;
+#ifdef GPTQB_HOPPER
+    hopper::wait(shared.full + slot, parity);
+#else
+    asm volatile("cp.async.wait_group %0;" ::"n"(TilesPlan::kSlotsBefore90 - 1) : "memory");
+    __syncwarp();
+#endif
+    const int turn = walk.turn(warp);
+    if (turn < walk.count()) {
+      const int block = walk.first - first_block + turn;
+      multiply_block<kBits, kEights, kSpan>(
+          totals, reinterpret_cast<const uint32_t*>(held + turn * Place::kCodeBytes),
+          reinterpret_cast<const __half*>(held + Place::kScalesAt + turn * Place::kScaleBytes),
+          reinterpret_cast<const uint8_t*>(held + Place::kZerosAt + turn * Place::kZeroBytes),
+          shape.symmetric,
+          reinterpret_cast<const float2*>(shared.input_sums) + block * Place::kSpans * kEights * 4,
+          inputs, static_cast<uint32_t>(block * kColumns * 2), lane);
+    }
+    __syncwarp();
+#ifdef GPTQB_HOPPER
+    if (lane == 0) hopper::arrive(shared.empty + slot);
+#else
+    copy_by_lanes<kBits, kEights, kSpan>(launch, held, ahead, warp, lane);
+#endif
+    if (++slot == slots) {
+      slot = 0;
+      parity ^= 1;
+    }
+    const int strip = walk.strip;
+    if (walk.next()) continue;
+
+    float* const sums = shared.sums + buffer * kMultipliers * 8 * kEights * kSumPitch;
+    float* const mine = sums + warp * 8 * kEights * kSumPitch;
+#pragma unroll
+    for (int tile = 0; tile < 2; ++tile)
+#pragma unroll
+      for (int e = 0; e < kEights; ++e)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int token = 8 * e + lane % 4 * 2 + i % 2;
+          if (token < arguments.m)
+            mine[token * kSumPitch + 16 * tile + 8 * (i / 2) + lane / 4] = totals[tile][e][i];
+          totals[tile][e][i] = 0;
+        }
+    sync_multipliers<kEights>();
+    finish_strip<kEights>(launch, shared, sums, strip, part);
+    if constexpr (sum_buffers(kEights) == 1)
+      sync_multipliers<kEights>();
+    else
+      buffer ^= 1;
   }
 }
 
@@ -457,7 +536,7 @@ void launch_kernel(const TilesLaunch& launch, cudaStream_t stream) {
   early.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(launch.plan.grid));
-  config.blockDim = dim3(kThreads);
+  config.blockDim = dim3(kThreads<kEights> + 32);
   config.dynamicSmemBytes = static_cast<size_t>(launch.plan.shared_bytes);
   config.stream = stream;
   config.attrs = &early;
