@@ -9,6 +9,7 @@
 #include "kernels/cuda_check.h"
 #include "kernels/device/hopper.cuh"
 #include "kernels/second_moments.h"
+#include "kernels/tensor_map.h"
 
 namespace gptqb::kernels {
 namespace {
@@ -338,39 +339,6 @@ Plan plan_of(int64_t tokens, int64_t features, int64_t tokens_at_once) {
   return plan;
 }
 
-// The driver's function, found at run time: the program does not link to the driver.
-decltype(&cuTensorMapEncodeTiled) encode_tiled() {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found{};
-  GPTQB_CUDA(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000,
-                                              cudaEnableDefault, &found));
-  if (found != cudaDriverEntryPointSuccess)
-    throw Error("cuda", "expected a driver that knows cuTensorMapEncodeTiled, got an older one");
-  return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
-}
-
-CUtensorMap map_of(const SecondMoments& problem) {
-  static const auto encode = encode_tiled();
-  CUtensorMap map{};
-  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(problem.features),
-                              static_cast<cuuint64_t>(problem.tokens)};
-  const cuuint64_t row_bytes[] = {static_cast<cuuint64_t>(problem.features) * 2};
-  const cuuint32_t box[] = {kBox, kTokens};
-  const cuuint32_t steps[] = {1, 1};
-  const auto type = problem.type == HalfType::kFloat16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                                       : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-  const CUresult result =
-      encode(&map, type, 2, const_cast<void*>(problem.x), sizes, row_bytes, box, steps,
-             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (result != CUDA_SUCCESS)
-    throw Error("cuda", "expected cuTensorMapEncodeTiled to take [" +
-                            std::to_string(problem.tokens) + ", " +
-                            std::to_string(problem.features) + "], got its error " +
-                            std::to_string(static_cast<int>(result)));
-  return map;
-}
-
 }  // namespace
 
 bool has_second_moments_cuda() {
@@ -391,7 +359,8 @@ void second_moments_cuda(const SecondMoments& problem, void* stream) {
                                                          : second_moments_kernel<false>;
   GPTQB_CUDA(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
-  const CUtensorMap map = map_of(problem);
+  const CUtensorMap map =
+      tensor_map(problem.type, problem.x, problem.tokens, problem.features, kTokens);
   const Plan plan = plan_of(problem.tokens, problem.features, problem.tokens_at_once);
   const auto blocks = static_cast<unsigned>(std::min(clusters(), plan.units()) * kBlocks);
   const auto on = static_cast<cudaStream_t>(stream);

@@ -1,0 +1,377 @@
+// The kernel of `cuda_wide` (kernels/matmul_wide.h) for one width of codes.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <type_traits>
+
+#include "kernels/cuda_check.h"
+#include "kernels/device/half_vector.cuh"
+#include "kernels/device/hopper.cuh"
+#include "kernels/device/tile_codes.cuh"
+#include "kernels/device/wgmma.cuh"
+#include "kernels/matmul_wide.h"
+#include "kernels/tensor_map.h"
+#include "kernels/tile_layout.h"
+
+namespace gptqb::kernels {
+namespace wide {
+
+constexpr int kRows = WidePlan::kRows;
+constexpr int kStrips = kRows / static_cast<int>(kTileRows);
+constexpr int kColumns = static_cast<int>(kTileColumns);
+constexpr int kSteps = kColumns / 16;
+constexpr int kWarpgroup = 128;
+constexpr int kMultipliers = 2;  // warpgroups
+constexpr int kThreads = (1 + kMultipliers) * kWarpgroup;
+constexpr int kMaxStages = 8;
+
+// What a stage holds: activations in two boxes of 64 columns, then codes, scales and zero points of
+// each strip.
+template <int kBits, int kTokens, int kSpan>
+struct Stage {
+  static constexpr int kSpans = kSpan < kColumns ? kColumns / kSpan : 1;
+  static constexpr int kBoxBytes = kTokens * 128;
+  static constexpr int kCodeBytes = static_cast<int>(tile_words(kBits) * 4);  // of a strip
+  static constexpr int kScaleBytes = kSpans * static_cast<int>(kTileRows) * 2;
+  static constexpr int kZeroBytes = kSpans * static_cast<int>(kTileRows);
+  static constexpr int kCodesAt = 2 * kBoxBytes;
+  static constexpr int kScalesAt = kCodesAt + kStrips * kCodeBytes;
+  static constexpr int kZerosAt = kScalesAt + kStrips * kScaleBytes;
+};
+
+#ifdef GPTQB_HOPPER
+
+// Makes 16-bit weights of operands of codes: float16 ones by exact differences and one rounded
+// product, bfloat16 ones through float32, rounded once.
+template <int kBits, bool kFloat16>
+class Dequantizer {
+ public:
+  // Of the rows g and g + 8 of a warp.
+  __device__ void set(float upper_scale, float lower_scale, float upper_zero, float lower_zero) {
+    scale_[0] = upper_scale;
+    scale_[1] = lower_scale;
+    zero_[0] = upper_zero;
+    zero_[1] = lower_zero;
+  }
+  // `a` as TileCodes gives it for codes at bit `position`.
+  __device__ void apply(uint32_t (&a)[4], int position) const {
+    // 1024 + code * 2^position, a float16 whatever the code.
+    const __half2 unit = __float2half2_rn(1.F / static_cast<float>(1 << position));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float zero = zero_[i % 2];
+      const __half2 offset =
+          __float2half2_rn(-(static_cast<float>(1024 >> position) + zero));
+      const __half2 lifted = bits_to_half2(a[i] | 0x64006400U);
+      const __half2 difference = __hfma2(lifted, unit, offset);
+      if constexpr (kFloat16) {
+        a[i] = bits_of(__hmul2(difference, __float2half2_rn(scale_[i % 2])));
+      } else {
+        const float2 wide = __half22float2(difference);
+        const __nv_bfloat162 weight =
+            __floats2bfloat162_rn(wide.x * scale_[i % 2], wide.y * scale_[i % 2]);
+        a[i] = *reinterpret_cast<const uint32_t*>(&weight);
+      }
+    }
+  }
+
+ private:
+  __device__ static __half2 bits_to_half2(uint32_t bits) {
+    return *reinterpret_cast<const __half2*>(&bits);
+  }
+  __device__ static uint32_t bits_of(__half2 value) {
+    return *reinterpret_cast<const uint32_t*>(&value);
+  }
+  float scale_[2];
+  float zero_[2];
+};
+
+struct Tile {
+  int row;       // first of the weight
+  int token;     // first
+  int split;
+  int first;     // block of columns
+  int end;
+};
+
+__device__ inline Tile tile_at(const WideLaunch& launch) {
+  const WidePlan& plan = launch.plan;
+  Tile tile;
+  int index = static_cast<int>(blockIdx.x);
+  tile.split = index % static_cast<int>(plan.splits);
+  index /= static_cast<int>(plan.splits);
+  // Tiles that run together share rows of the weight and tokens: both stay in the L2 cache.
+  constexpr int kTogether = 8;  // tiles of rows
+  const int tokens = static_cast<int>(plan.token_tiles);
+  const int group = index / (kTogether * tokens);
+  const int rows = min(kTogether, static_cast<int>(plan.row_tiles) - group * kTogether);
+  const int within = index - group * kTogether * tokens;
+  tile.row = (group * kTogether + within % rows) * kRows;
+  tile.token = within / rows * plan.tokens;
+  const int blocks = static_cast<int>(launch.arguments.weight.shape.packed_columns / kTileColumns);
+  tile.first = tile.split * static_cast<int>(plan.split_blocks);
+  tile.end = min(tile.first + static_cast<int>(plan.split_blocks), blocks);
+  return tile;
+}
+
+template <int kBits, int kTokens, int kSpan>
+__device__ void copy_stages(const CUtensorMap& x, const WideLaunch& launch, const Tile& tile,
+                            char* stages, uint64_t* full, uint64_t* empty) {
+  using Place = Stage<kBits, kTokens, kSpan>;
+  const PackedView& weight = launch.arguments.weight;
+  const PackedShape& shape = weight.shape;
+  const int64_t blocks = shape.packed_columns / kTileColumns;
+  const int64_t strips = shape.packed_rows / kTileRows;
+  const int64_t first_strip = tile.row / kTileRows;
+  const int held = static_cast<int>(min(int64_t{kStrips}, strips - first_strip));
+  const bool zeros = weight.zeros != nullptr;
+  const auto blocks_a_span = static_cast<int>(shape.scale_span / kTileColumns);
+  // In a build of rows that are not there nothing is copied: their sums mean nothing.
+  const uint32_t bytes =
+      2 * Place::kBoxBytes +
+      held * (Place::kCodeBytes + Place::kScaleBytes + (zeros ? Place::kZeroBytes : 0));
+  int stage = 0;
+  uint32_t parity = 1;
+  for (int block = tile.first; block < tile.end; ++block) {
+    hopper::wait(empty + stage, parity);
+    char* const to = stages + stage * launch.plan.stage_bytes;
+    uint64_t* const barrier = full + stage;
+    hopper::arrive_expecting(barrier, bytes);
+    hopper::copy_box(to, x, barrier, block * kColumns, tile.token);
+    hopper::copy_box(to + Place::kBoxBytes, x, barrier, block * kColumns + 64, tile.token);
+    for (int strip = 0; strip < held; ++strip) {
+      const int64_t at = (first_strip + strip) * blocks + block;
+      const int64_t row = kSpan < kColumns || blocks_a_span == 1
+                              ? at
+                              : (first_strip + strip) * shape.scale_spans() + block / blocks_a_span;
+      hopper::copy_bytes(to + Place::kCodesAt + strip * Place::kCodeBytes,
+                         reinterpret_cast<const char*>(weight.codes) + at * Place::kCodeBytes,
+                         Place::kCodeBytes, barrier);
+      hopper::copy_bytes(to + Place::kScalesAt + strip * Place::kScaleBytes,
+                         reinterpret_cast<const char*>(weight.scales) + row * Place::kScaleBytes,
+                         Place::kScaleBytes, barrier);
+      if (zeros)
+        hopper::copy_bytes(to + Place::kZerosAt + strip * Place::kZeroBytes,
+                           reinterpret_cast<const char*>(weight.zeros) + row * Place::kZeroBytes,
+                           Place::kZeroBytes, barrier);
+    }
+    if (++stage == launch.plan.stages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+}
+
+template <int kBits, int kTokens, int kSpan, bool kFloat16>
+__device__ void multiply_stages(float (&sums)[kTokens / 2], const WideLaunch& launch,
+                                const Tile& tile, char* stages, uint64_t* full, uint64_t* empty) {
+  using Place = Stage<kBits, kTokens, kSpan>;
+  constexpr int kSpanSteps = (kSpan < kColumns ? kSpan : kColumns) / 16;
+  const bool symmetric = launch.arguments.weight.shape.symmetric;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32 - 4;  // of both warpgroups
+  const int strip = warp / 2;
+  const int half = warp % 2;
+  const int row = 16 * half + lane / 4;  // of the strip; and row + 8
+  Dequantizer<kBits, kFloat16> dequantizer;
+  int stage = 0;
+  uint32_t parity = 0;
+  int32_t adds = 0;
+  for (int block = tile.first; block < tile.end; ++block) {
+    hopper::wait(full + stage, parity);
+    char* const held = stages + stage * launch.plan.stage_bytes;
+    TileCodes<kBits> codes;
+    codes.load(reinterpret_cast<const uint32_t*>(held + Place::kCodesAt +
+                                                 strip * Place::kCodeBytes) +
+                   half * 32 * TileCodes<kBits>::kWords,
+               lane);
+    const auto* scales =
+        reinterpret_cast<const __half*>(held + Place::kScalesAt + strip * Place::kScaleBytes);
+    const auto* zeros =
+        reinterpret_cast<const uint8_t*>(held + Place::kZerosAt + strip * Place::kZeroBytes);
+    const uint64_t boxes[2] = {
+        hopper::describe_rows(hopper::shared_address(held)),
+        hopper::describe_rows(hopper::shared_address(held + Place::kBoxBytes))};
+    // Registers of a product must stand until it is done: two operands take turns.
+    uint32_t a[2][4];
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      if (step % kSpanSteps == 0) {
+        const int at = step / kSpanSteps * static_cast<int>(kTileRows) + row;
+        constexpr float kMiddle = 1 << (kBits - 1);
+        dequantizer.set(__half2float(scales[at]), __half2float(scales[at + 8]),
+                        symmetric ? kMiddle : static_cast<float>(zeros[at]),
+                        symmetric ? kMiddle : static_cast<float>(zeros[at + 8]));
+      }
+      uint32_t(&operand)[4] = a[step % 2];
+      codes.operand(step, operand);
+      dequantizer.apply(operand,
+                        TileCodes<kBits>::position(TileCodes<kBits>::position_index(step)));
+      hopper::begin_products();
+      hopper::multiply_rows<kFloat16, kTokens>(sums, operand, boxes[step / 4] + step % 4 * 2, adds);
+      hopper::commit_products();
+      adds = 1;
+      hopper::wait_for_products<1>();
+    }
+    hopper::wait_for_products<0>();
+    if (lane == 0) hopper::arrive(empty + stage);
+    if (++stage == launch.plan.stages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+}
+
+// Sums to y, or to the workspace where columns are split.
+template <int kTokens, class T>
+__device__ void store_sums(const float (&sums)[kTokens / 2], const WideLaunch& launch,
+                           const Tile& tile) {
+  const MatmulArguments& arguments = launch.arguments;
+  const PackedShape& shape = arguments.weight.shape;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32 - 4;
+  const int64_t first_row = tile.row + warp * 16 + lane / 4;
+  float* const held = reinterpret_cast<float*>(static_cast<char*>(arguments.workspace) +
+                                               launch.plan.gathered_bytes) +
+                      tile.split * arguments.m * shape.packed_rows;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int64_t row = first_row + 8 * h;
+    if (row >= shape.rows) continue;
+    const float bias = arguments.bias == nullptr || launch.plan.splits > 1
+                           ? 0
+                           : widen(static_cast<const T*>(arguments.bias)[row]);
+#pragma unroll
+    for (int j = 0; j < kTokens / 8; ++j)
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        const int64_t token = tile.token + 8 * j + lane % 4 * 2 + k;
+        if (token >= arguments.m) continue;
+        const float sum = sums[4 * j + 2 * h + k];
+        if (launch.plan.splits > 1)
+          held[token * shape.packed_rows + row] = sum;
+        else
+          static_cast<T*>(arguments.y)[token * shape.rows + row] = rounded<T>(sum + bias);
+      }
+  }
+}
+
+#endif  // GPTQB_HOPPER
+
+template <int kBits, int kTokens, int kSpan, bool kFloat16>
+__global__ void __launch_bounds__(kThreads, 1)
+    matmul_wide_kernel(const __grid_constant__ CUtensorMap x,
+                       const __grid_constant__ WideLaunch launch) {
+#ifdef GPTQB_HOPPER
+  extern __shared__ char memory[];
+  // Boxes lie at multiples of 1024 bytes; barriers behind the stages.
+  char* const stages = memory + (1024 - hopper::shared_address(memory) % 1024) % 1024;
+  auto* const full =
+      reinterpret_cast<uint64_t*>(stages + launch.plan.stages * launch.plan.stage_bytes);
+  auto* const empty = full + kMaxStages;
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < launch.plan.stages; ++stage) {
+      hopper::init_barrier(full + stage, 1);
+      hopper::init_barrier(empty + stage, kMultipliers * kWarpgroup / 32);
+    }
+    hopper::publish_barriers();
+  }
+  __syncthreads();
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  const Tile tile = tile_at(launch);
+  if (threadIdx.x < kWarpgroup) {
+    hopper::give_registers<40>();
+    if (threadIdx.x == 0)
+      copy_stages<kBits, kTokens, kSpan>(x, launch, tile, stages, full, empty);
+  } else {
+    hopper::take_registers<232>();
+    float sums[kTokens / 2];
+    multiply_stages<kBits, kTokens, kSpan, kFloat16>(sums, launch, tile, stages, full, empty);
+    using T = std::conditional_t<kFloat16, __half, __nv_bfloat16>;
+    store_sums<kTokens, T>(sums, launch, tile);
+  }
+#else
+  __trap();  // the limits of cuda_wide say no
+#endif
+}
+
+template <int kBits, int kTokens, int kSpan, bool kFloat16>
+void launch_kernel(const WideLaunch& launch, const void* x, int64_t columns, cudaStream_t stream) {
+  const auto kernel = matmul_wide_kernel<kBits, kTokens, kSpan, kFloat16>;
+  const WidePlan& plan = launch.plan;
+  GPTQB_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  static_cast<int>(plan.shared_bytes)));
+  const CUtensorMap map =
+      tensor_map(launch.arguments.type, x, launch.arguments.m, columns, kTokens);
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim =
+      dim3(static_cast<unsigned>(plan.row_tiles * plan.token_tiles * plan.splits));
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = static_cast<size_t>(plan.shared_bytes);
+  config.stream = stream;
+  config.attrs = &early;
+  config.numAttrs = 1;
+  GPTQB_CUDA(cudaLaunchKernelEx(&config, kernel, map, launch));
+}
+
+template <int kBits, int kTokens, bool kFloat16>
+void launch_span(const WideLaunch& launch, const void* x, int64_t columns, cudaStream_t stream) {
+  switch (launch.arguments.weight.shape.scale_span) {
+    case 16:
+      return launch_kernel<kBits, kTokens, 16, kFloat16>(launch, x, columns, stream);
+    case 32:
+      return launch_kernel<kBits, kTokens, 32, kFloat16>(launch, x, columns, stream);
+    case 64:
+      return launch_kernel<kBits, kTokens, 64, kFloat16>(launch, x, columns, stream);
+    default:
+      return launch_kernel<kBits, kTokens, 128, kFloat16>(launch, x, columns, stream);
+  }
+}
+
+template <int kBits, bool kFloat16>
+void launch_tokens(const WideLaunch& launch, const void* x, int64_t columns, cudaStream_t stream) {
+  switch (launch.plan.tokens) {
+    case 16:
+      return launch_span<kBits, 16, kFloat16>(launch, x, columns, stream);
+    case 32:
+      return launch_span<kBits, 32, kFloat16>(launch, x, columns, stream);
+    case 64:
+      return launch_span<kBits, 64, kFloat16>(launch, x, columns, stream);
+    case 128:
+      return launch_span<kBits, 128, kFloat16>(launch, x, columns, stream);
+    default:
+      return launch_span<kBits, 256, kFloat16>(launch, x, columns, stream);
+  }
+}
+
+}  // namespace wide
+
+// In matmul_wide_cuda.cu: activations in packed order, and the sum of the splits.
+void gather_inputs_cuda(const WideLaunch& launch, void* stream);
+void add_wide_splits_cuda(const WideLaunch& launch, void* stream);
+
+template <int kBits>
+void launch_wide(const WideLaunch& launch, void* stream) {
+  const auto queue = static_cast<cudaStream_t>(stream);
+  const PackedShape& shape = launch.arguments.weight.shape;
+  const void* x = launch.arguments.x;
+  int64_t columns = shape.columns;
+  if (launch.plan.gathers) {
+    gather_inputs_cuda(launch, stream);
+    x = launch.arguments.workspace;
+    columns = shape.packed_columns;
+  }
+  if (launch.arguments.type == HalfType::kFloat16)
+    wide::launch_tokens<kBits, true>(launch, x, columns, queue);
+  else
+    wide::launch_tokens<kBits, false>(launch, x, columns, queue);
+  if (launch.plan.splits > 1) add_wide_splits_cuda(launch, stream);
+}
+
+}  // namespace gptqb::kernels

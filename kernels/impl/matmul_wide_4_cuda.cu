@@ -1,0 +1,3 @@
+#include "kernels/impl/matmul_wide.cuh"
+
+template void gptqb::kernels::launch_wide<4>(const WideLaunch&, void*);
