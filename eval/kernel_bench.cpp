@@ -448,7 +448,7 @@ class Bench {
 
     launched.x = normal({problem.m, problem.k}, scalar_type(problem.type), spec_.seed + 1);
     launched.y = at::full({problem.m, problem.n}, NAN, launched.x.options());
-    launched.workspace = at::zeros(
+    launched.workspace = at::empty(
         {std::max<int64_t>(launched.kernel->workspace_bytes(problem, matmul_device_), 16)},
         options(at::kByte));
     const auto call = [problem, launched](int64_t copy, void* stream) {
@@ -469,15 +469,12 @@ class Bench {
     return timer(call, packed->copies(), &outcome.clocks);
   }
 
-  // After thousands of launches in a row: the same bits, and a workspace as it was found.
+  // After thousands of launches in a row: the same bits.
   void check_after(const KernelCase& each, Launched& launched) const {
     const bool same = at::equal(launched.y, launched.checked);
-    const bool clean = launched.workspace.count_nonzero().item<int64_t>() == 0;
     launched = {};
     if (!same)
       throw Error(each.name, "expected the same bits after many launches in a row, got others");
-    if (!clean)
-      throw Error(each.name, "expected a workspace of zeros after the last launch, got others");
   }
 
   KernelBenchResult result_of(const std::vector<TimedResult>& times) const {

@@ -25,6 +25,11 @@ constexpr std::array kLimits = {
                  .capability_from = 80,
                  .capability_to = kNewest,
                  .m_to = 32},
+    MatmulLimits{.kernel = "cuda_wide",
+                 .layout = "tiles",
+                 .cuda = true,
+                 .capability_from = 90,
+                 .capability_to = 90},
 };
 
 std::string capability_text(int64_t capability) {

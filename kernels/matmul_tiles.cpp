@@ -55,8 +55,7 @@ TilesPlan plan_tiles(const PackedShape& shape, int64_t m, int64_t multiprocessor
                                          std::to_string(m) + " rows of activations");
   plan.slots = static_cast<int>(plan.bulk ? slots : TilesPlan::kSlotsBefore90);
   plan.input_sum_bytes = input_sums(plan.part_blocks);
-  plan.shared_bytes =
-      fixed + inputs(plan.part_blocks) + plan.slots * plan.slot_bytes;
+  plan.shared_bytes = fixed + inputs(plan.part_blocks) + plan.slots * plan.slot_bytes;
   plan.grid = std::min(shape.packed_rows / kTileRows, multiprocessors);
   return plan;
 }

@@ -1,10 +1,10 @@
 // How the kernel `cuda_tiles` divides its work: up to 32 rows of activations times tiles, bound by
 // how fast packed weights are read.
 //
-// A block takes strips of 32 rows in turn; its warps take the strip's blocks of 128 columns in turn,
-// each with copies of its own under way, and their sums meet in shared memory. Activations lie in
-// shared memory; where all columns do not fit, they come in parts, and sums of the parts before
-// wait in the workspace. Nothing depends on the order in which warps run.
+// A block takes strips of 32 rows in turn; its warps take the strip's blocks of 128 columns in
+// turn, each with copies of its own under way, and their sums meet in shared memory. Activations
+// lie in shared memory; where all columns do not fit, they come in parts, and sums of the parts
+// before wait in the workspace. Nothing depends on the order in which warps run.
 #pragma once
 
 #include <cstdint>

@@ -10,6 +10,12 @@ namespace {
 constexpr int64_t kAlignment = 1024;  // of swizzled boxes
 constexpr int64_t kBarrierBytes = 1024;
 constexpr int kManyStages = 8;
+// In a microsecond on an H200: bytes that one multiprocessor and all of them read, operations of
+// one; and what one more kernel takes.
+constexpr double kBytesOfOne = 33e3;
+constexpr double kBytesOfAll = 4.4e6;
+constexpr double kProductsOfOne = 4.9e6;
+constexpr double kAddTime = 2;
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 int64_t rounds(int64_t work, int64_t workers) { return (work + workers - 1) / workers; }
@@ -29,28 +35,32 @@ WidePlan plan_wide(const PackedShape& shape, int64_t m, int64_t multiprocessors,
     if (20 * large > 23 * small) plan.tokens = 128;
   }
   const int64_t spans = shape.scale_span < kTileColumns ? kTileColumns / shape.scale_span : 1;
-  plan.stage_bytes =
-      aligned(int64_t{plan.tokens} * kTileColumns * 2 +
-              WidePlan::kRows * (kTileColumns * shape.bits / 8 + spans * 3));
-  plan.stages = static_cast<int>(std::min<int64_t>(
-      (shared_limit - kAlignment - kBarrierBytes) / plan.stage_bytes, kManyStages));
+  plan.stage_bytes = aligned(int64_t{plan.tokens} * kTileColumns * 2 +
+                             WidePlan::kRows * (kTileColumns * shape.bits / 8 + spans * 3));
+  const int64_t at_once = plan.tokens <= wide_small_tokens() ? 2 : 1;
+  const int64_t limit = at_once == 2 ? shared_limit / 2 - 1024 : shared_limit;
+  plan.stages = static_cast<int>(
+      std::min<int64_t>((limit - kAlignment - kBarrierBytes) / plan.stage_bytes, kManyStages));
   plan.shared_bytes = kAlignment + kBarrierBytes + plan.stages * plan.stage_bytes;
 
   plan.row_tiles = row_tiles;
   plan.token_tiles = rounds(m, plan.tokens);
   const int64_t blocks = shape.packed_columns / kTileColumns;
   const int64_t tiles = plan.row_tiles * plan.token_tiles;
-  // As many splits as leave the fewest multiprocessors idle; each sum that is split costs a few
-  // blocks' time to be added.
-  constexpr int64_t kSplitCost = 3;
-  int64_t best = 0;
-  for (int64_t splits = 1; splits <= std::max<int64_t>(1, 2 * multiprocessors / tiles) &&
-                           splits <= blocks && splits <= 32;
-       ++splits) {
+  const int64_t workers = multiprocessors * at_once;
+  // As many splits as take the least time, in microseconds on an H200: a block of columns takes as
+  // long as its codes are read, or as its products take; splits' sums are written and read again.
+  const double codes = static_cast<double>(WidePlan::kRows * kTileColumns * shape.bits / 8);
+  const double products = 2.0 * WidePlan::kRows * kTileColumns * plan.tokens;
+  const double block_time =
+      static_cast<double>(at_once) * std::max(codes / kBytesOfOne, products / kProductsOfOne);
+  double best = 0;
+  for (int64_t splits = 1; splits <= std::min(blocks, wide_most_splits(tiles, workers)); ++splits) {
     const int64_t each = rounds(blocks, splits);
     const int64_t used = rounds(blocks, each);
-    const int64_t time =
-        rounds(tiles * used, multiprocessors) * each + (used > 1 ? kSplitCost + used / 2 : 0);
+    const double sums = static_cast<double>(2 * used * m * shape.packed_rows * 4) / kBytesOfAll;
+    const double time = static_cast<double>(rounds(tiles * used, workers) * each) * block_time +
+                        (used > 1 ? kAddTime + sums : 0);
     if (best != 0 && time >= best) continue;
     best = time;
     plan.splits = used;

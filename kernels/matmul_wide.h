@@ -29,6 +29,15 @@ struct WidePlan {
   int64_t gathered_bytes = 0;  // of the workspace, before the sums of splits
 };
 
+// Up to so many tokens a tile, two blocks share a multiprocessor.
+constexpr int wide_small_tokens() { return 32; }
+
+// Splits of columns that are considered: enough for two rounds of all workers.
+constexpr int64_t wide_most_splits(int64_t tiles, int64_t workers) {
+  const int64_t most = (2 * workers + tiles - 1) / tiles;
+  return most < 1 ? 1 : most > 16 ? 16 : most;
+}
+
 WidePlan plan_wide(const PackedShape& shape, int64_t m, int64_t multiprocessors,
                    int64_t shared_limit);
 

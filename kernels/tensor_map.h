@@ -34,10 +34,10 @@ inline CUtensorMap tensor_map(HalfType type, const void* x, int64_t rows, int64_
   const cuuint32_t steps[] = {1, 1};
   const auto kind = type == HalfType::kFloat16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                                : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-  const CUresult result = encode(&map, kind, 2, const_cast<void*>(x), sizes, row_bytes, box, steps,
-                                 CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result =
+      encode(&map, kind, 2, const_cast<void*>(x), sizes, row_bytes, box, steps,
+             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)
     throw Error("cuda", "expected cuTensorMapEncodeTiled to take [" + std::to_string(rows) + ", " +
                             std::to_string(columns) + "], got its error " +

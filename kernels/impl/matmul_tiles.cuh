@@ -5,8 +5,8 @@
 //
 //   y += scale * (sum of code * x - z * sum of x)
 //
-// where the sum of x is the same for all rows and taken once. So a weight costs a mask and its share
-// of a product, and no width needs a conversion.
+// where the sum of x is the same for all rows and taken once. So a weight costs a mask and its
+// share of a product, and no width needs a conversion.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -31,20 +31,20 @@ constexpr int kRows = static_cast<int>(kTileRows);
 constexpr int kColumns = static_cast<int>(kTileColumns);
 constexpr int kSteps = kColumns / 16;
 constexpr int kSumPitch = kRows + 4;  // 8 rows by 4 pairs of tokens fall into different banks
-constexpr int kInputPad = tiles_input_pad();          // 8 tokens' 16 bytes fall into different banks
+constexpr int kInputPad = tiles_input_pad();  // 8 tokens' 16 bytes fall into different banks
 constexpr int kMaxSlots = 16;
 
 __host__ __device__ constexpr int sum_buffers(int eights) { return eights == 1 ? 2 : 1; }
 
 // Shared memory, in this order.
 struct Shared {
-  uint64_t* full;      // [kMaxSlots]: what a slot waits for has arrived
-  uint64_t* empty;     // [kMaxSlots]: all warps are done with it
-  float* factors;      // [kMaxTokens]: what the activations of a token were divided by
-  float* sums;         // [buffers][kWarps][8 * eights tokens][kSumPitch]
-  char* slots;         // [slots][slot_bytes]
-  float* input_sums;   // [spans of the part][8 * eights tokens]
-  __half* inputs;      // [m][part columns + kInputPad]
+  uint64_t* full;     // [kMaxSlots]: what a slot waits for has arrived
+  uint64_t* empty;    // [kMaxSlots]: all warps are done with it
+  float* factors;     // [kMaxTokens]: what the activations of a token were divided by
+  float* sums;        // [buffers][kWarps][8 * eights tokens][kSumPitch]
+  char* slots;        // [slots][slot_bytes]
+  float* input_sums;  // [spans of the part][8 * eights tokens]
+  __half* inputs;     // [m][part columns + kInputPad]
 };
 constexpr int64_t kBarrierBytes = int64_t{2} * 8 * kMaxSlots;
 constexpr int64_t kFactorBytes = int64_t{4} * TilesPlan::kMaxTokens;
@@ -58,7 +58,7 @@ static_assert(kBarrierBytes + kFactorBytes + sum_bytes(1) == tiles_fixed_bytes(1
 // their zero points.
 template <int kBits, int kEights, int kSpan>
 struct Slot {
-  static constexpr int kSpans = kSpan < kColumns ? kColumns / kSpan : 1;  // of a block, or less
+  static constexpr int kSpans = kSpan < kColumns ? kColumns / kSpan : 1;      // of a block, or less
   static constexpr int kCodeBytes = static_cast<int>(tile_words(kBits) * 4);  // of a block
   static constexpr int kScaleBytes = kSpans * kRows * 2;
   static constexpr int kZeroBytes = kSpans * kRows;
@@ -151,8 +151,8 @@ __device__ void load_inputs(const TilesLaunch& launch, const Shared& shared, int
     const int64_t vectors = columns / kVector;
     const int64_t held = min(vectors, (shape.columns - first) / kVector);
     for (int token = 0; token < m; ++token) {
-      const auto* from = static_cast<const uint4*>(arguments.x) +
-                         (token * shape.columns + first) / kVector;
+      const auto* from =
+          static_cast<const uint4*>(arguments.x) + (token * shape.columns + first) / kVector;
       auto* to = reinterpret_cast<uint4*>(shared.inputs + token * pitch);
 #pragma unroll 4
       for (int64_t i = thread; i < vectors; i += kThreads<kEights>)
@@ -169,8 +169,7 @@ __device__ void load_inputs(const TilesLaunch& launch, const Shared& shared, int
     for (int64_t column = thread; column < columns; column += kThreads<kEights>) {
       const int64_t at = input(column);
       for (int token = 0; token < m; ++token)
-        shared.inputs[token * pitch + column] =
-            at < 0 ? __half(0) : x[token * shape.columns + at];
+        shared.inputs[token * pitch + column] = at < 0 ? __half(0) : x[token * shape.columns + at];
     }
     return;
   }
@@ -202,8 +201,8 @@ constexpr uint32_t kOnes = 0x3C003C00U;
 
 // Sums of the activations of each span, which tensor cores take as products with ones.
 template <int kEights, int kSpan>
-__device__ void sum_inputs(const Shared& shared, const uint32_t (&inputs)[kEights],
-                           int part_blocks, int warp, int lane) {
+__device__ void sum_inputs(const Shared& shared, const uint32_t (&inputs)[kEights], int part_blocks,
+                           int warp, int lane) {
   constexpr int kSpanSteps = (kSpan < kColumns ? kSpan : kColumns) / 16;
   constexpr int kSpans = kSteps / kSpanSteps;
   const uint32_t ones[4] = {kOnes, kOnes, kOnes, kOnes};
@@ -284,7 +283,8 @@ __device__ inline void multiply_block(float (&totals)[2][kEights][4], const uint
             for (int i = 0; i < kPositions; ++i) {
               if (!Codes::uses(i, step + 1 - kSpanSteps, step)) continue;
               float& sum = sums[i][tile][e][at];
-              total = __fmaf_rn(scale * static_cast<float>(1 << (24 - Codes::position(i))), sum, total);
+              total =
+                  __fmaf_rn(scale * static_cast<float>(1 << (24 - Codes::position(i))), sum, total);
               sum = 0;
             }
           }
@@ -406,8 +406,8 @@ __global__ void __launch_bounds__(kThreads<kEights> + 32, 1)
   shared.sums = reinterpret_cast<float*>(memory + kBarrierBytes + kFactorBytes);
   shared.slots = memory + kBarrierBytes + kFactorBytes + sum_bytes(kEights);
   shared.input_sums = reinterpret_cast<float*>(shared.slots + plan.slots * plan.slot_bytes);
-  shared.inputs = reinterpret_cast<__half*>(reinterpret_cast<char*>(shared.input_sums) +
-                                            plan.input_sum_bytes);
+  shared.inputs =
+      reinterpret_cast<__half*>(reinterpret_cast<char*>(shared.input_sums) + plan.input_sum_bytes);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int slots = plan.slots;
@@ -439,8 +439,8 @@ __global__ void __launch_bounds__(kThreads<kEights> + 32, 1)
   if (warp == kMultipliers) return;
   Walk ahead = walk;
   for (int slot = 0; slot < slots; ++slot)
-    copy_by_lanes<kBits, kEights, kSpan>(launch, shared.slots + slot * plan.slot_bytes, ahead,
-                                         warp, lane);
+    copy_by_lanes<kBits, kEights, kSpan>(launch, shared.slots + slot * plan.slot_bytes, ahead, warp,
+                                         lane);
 #endif
 
   int slot = 0;

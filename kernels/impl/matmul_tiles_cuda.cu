@@ -30,6 +30,7 @@ class TilesCuda : public MatmulKernel {
   }
 
   void launch(const MatmulArguments& arguments, void* stream) const override {
+    check_alignment(arguments);
     const int64_t capability = 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
                                attribute(cudaDevAttrComputeCapabilityMinor);
     const TilesLaunch launch{

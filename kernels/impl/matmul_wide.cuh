@@ -26,6 +26,11 @@ constexpr int kWarpgroup = 128;
 constexpr int kMultipliers = 2;  // warpgroups
 constexpr int kThreads = (1 + kMultipliers) * kWarpgroup;
 constexpr int kMaxStages = 8;
+// Steps whose products run while the next ones' weights are made.
+constexpr int kStepsAtOnce = 4;
+
+// Blocks that a multiprocessor should hold: few activations leave registers for two.
+constexpr int blocks_at_once(int tokens) { return tokens <= wide_small_tokens() ? 2 : 1; }
 
 // What a stage holds: activations in two boxes of 64 columns, then codes, scales and zero points of
 // each strip.
@@ -62,8 +67,7 @@ class Dequantizer {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float zero = zero_[i % 2];
-      const __half2 offset =
-          __float2half2_rn(-(static_cast<float>(1024 >> position) + zero));
+      const __half2 offset = __float2half2_rn(-(static_cast<float>(1024 >> position) + zero));
       const __half2 lifted = bits_to_half2(a[i] | 0x64006400U);
       const __half2 difference = __hfma2(lifted, unit, offset);
       if constexpr (kFloat16) {
@@ -89,10 +93,10 @@ class Dequantizer {
 };
 
 struct Tile {
-  int row;       // first of the weight
-  int token;     // first
+  int row;    // first of the weight
+  int token;  // first
   int split;
-  int first;     // block of columns
+  int first;  // block of columns
   int end;
 };
 
@@ -129,9 +133,8 @@ __device__ void copy_stages(const CUtensorMap& x, const WideLaunch& launch, cons
   const bool zeros = weight.zeros != nullptr;
   const auto blocks_a_span = static_cast<int>(shape.scale_span / kTileColumns);
   // In a build of rows that are not there nothing is copied: their sums mean nothing.
-  const uint32_t bytes =
-      2 * Place::kBoxBytes +
-      held * (Place::kCodeBytes + Place::kScaleBytes + (zeros ? Place::kZeroBytes : 0));
+  const uint32_t bytes = 2 * Place::kBoxBytes + held * (Place::kCodeBytes + Place::kScaleBytes +
+                                                        (zeros ? Place::kZeroBytes : 0));
   int stage = 0;
   uint32_t parity = 1;
   for (int block = tile.first; block < tile.end; ++block) {
@@ -177,16 +180,19 @@ __device__ void multiply_stages(float (&sums)[kTokens / 2], const WideLaunch& la
   const int row = 16 * half + lane / 4;  // of the strip; and row + 8
   Dequantizer<kBits, kFloat16> dequantizer;
   int stage = 0;
+  int before = 0;
   uint32_t parity = 0;
   int32_t adds = 0;
+  uint32_t upper[kStepsAtOnce][4];
+  uint32_t lower[kStepsAtOnce][4];
   for (int block = tile.first; block < tile.end; ++block) {
     hopper::wait(full + stage, parity);
     char* const held = stages + stage * launch.plan.stage_bytes;
     TileCodes<kBits> codes;
-    codes.load(reinterpret_cast<const uint32_t*>(held + Place::kCodesAt +
-                                                 strip * Place::kCodeBytes) +
-                   half * 32 * TileCodes<kBits>::kWords,
-               lane);
+    codes.load(
+        reinterpret_cast<const uint32_t*>(held + Place::kCodesAt + strip * Place::kCodeBytes) +
+            half * 32 * TileCodes<kBits>::kWords,
+        lane);
     const auto* scales =
         reinterpret_cast<const __half*>(held + Place::kScalesAt + strip * Place::kScaleBytes);
     const auto* zeros =
@@ -194,34 +200,42 @@ __device__ void multiply_stages(float (&sums)[kTokens / 2], const WideLaunch& la
     const uint64_t boxes[2] = {
         hopper::describe_rows(hopper::shared_address(held)),
         hopper::describe_rows(hopper::shared_address(held + Place::kBoxBytes))};
-    // Registers of a product must stand until it is done: two operands take turns.
-    uint32_t a[2][4];
+    // Registers of a product must stand until it is done: two halves take turns.
 #pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      if (step % kSpanSteps == 0) {
-        const int at = step / kSpanSteps * static_cast<int>(kTileRows) + row;
-        constexpr float kMiddle = 1 << (kBits - 1);
-        dequantizer.set(__half2float(scales[at]), __half2float(scales[at + 8]),
-                        symmetric ? kMiddle : static_cast<float>(zeros[at]),
-                        symmetric ? kMiddle : static_cast<float>(zeros[at + 8]));
-      }
-      uint32_t(&operand)[4] = a[step % 2];
-      codes.operand(step, operand);
-      dequantizer.apply(operand,
-                        TileCodes<kBits>::position(TileCodes<kBits>::position_index(step)));
-      hopper::begin_products();
-      hopper::multiply_rows<kFloat16, kTokens>(sums, operand, boxes[step / 4] + step % 4 * 2, adds);
-      hopper::commit_products();
-      adds = 1;
+    for (int first = 0; first < kSteps; first += kStepsAtOnce) {
+      uint32_t(&operands)[kStepsAtOnce][4] = first == 0 ? upper : lower;
       hopper::wait_for_products<1>();
+      // Nothing of the stage before is in work any more.
+      if (first > 0 && block > tile.first && lane == 0) hopper::arrive(empty + before);
+#pragma unroll
+      for (int step = first; step < first + kStepsAtOnce; ++step) {
+        if (step % kSpanSteps == 0) {
+          const int at = step / kSpanSteps * static_cast<int>(kTileRows) + row;
+          constexpr float kMiddle = 1 << (kBits - 1);
+          dequantizer.set(__half2float(scales[at]), __half2float(scales[at + 8]),
+                          symmetric ? kMiddle : static_cast<float>(zeros[at]),
+                          symmetric ? kMiddle : static_cast<float>(zeros[at + 8]));
+        }
+        codes.operand(step, operands[step - first]);
+        dequantizer.apply(operands[step - first],
+                          TileCodes<kBits>::position(TileCodes<kBits>::position_index(step)));
+      }
+      hopper::begin_products();
+#pragma unroll
+      for (int step = first; step < first + kStepsAtOnce; ++step) {
+        hopper::multiply_rows<kFloat16, kTokens>(sums, operands[step - first],
+                                                 boxes[step / 4] + step % 4 * 2, adds);
+        adds = 1;
+      }
+      hopper::commit_products();
     }
-    hopper::wait_for_products<0>();
-    if (lane == 0) hopper::arrive(empty + stage);
+    before = stage;
     if (++stage == launch.plan.stages) {
       stage = 0;
       parity ^= 1;
     }
   }
+  hopper::wait_for_products<0>();
 }
 
 // Sums to y, or to the workspace where columns are split.
@@ -261,7 +275,7 @@ __device__ void store_sums(const float (&sums)[kTokens / 2], const WideLaunch& l
 #endif  // GPTQB_HOPPER
 
 template <int kBits, int kTokens, int kSpan, bool kFloat16>
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(kThreads, blocks_at_once(kTokens))
     matmul_wide_kernel(const __grid_constant__ CUtensorMap x,
                        const __grid_constant__ WideLaunch launch) {
 #ifdef GPTQB_HOPPER
@@ -283,11 +297,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   asm volatile("griddepcontrol.wait;" ::: "memory");
   const Tile tile = tile_at(launch);
   if (threadIdx.x < kWarpgroup) {
-    hopper::give_registers<40>();
-    if (threadIdx.x == 0)
-      copy_stages<kBits, kTokens, kSpan>(x, launch, tile, stages, full, empty);
+    if constexpr (blocks_at_once(kTokens) == 1) hopper::give_registers<40>();
+    if (threadIdx.x == 0) copy_stages<kBits, kTokens, kSpan>(x, launch, tile, stages, full, empty);
   } else {
-    hopper::take_registers<232>();
+    if constexpr (blocks_at_once(kTokens) == 1) hopper::take_registers<232>();
     float sums[kTokens / 2];
     multiply_stages<kBits, kTokens, kSpan, kFloat16>(sums, launch, tile, stages, full, empty);
     using T = std::conditional_t<kFloat16, __half, __nv_bfloat16>;
@@ -310,8 +323,7 @@ void launch_kernel(const WideLaunch& launch, const void* x, int64_t columns, cud
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim =
-      dim3(static_cast<unsigned>(plan.row_tiles * plan.token_tiles * plan.splits));
+  config.gridDim = dim3(static_cast<unsigned>(plan.row_tiles * plan.token_tiles * plan.splits));
   config.blockDim = dim3(kThreads);
   config.dynamicSmemBytes = static_cast<size_t>(plan.shared_bytes);
   config.stream = stream;

@@ -33,7 +33,8 @@ __global__ void __launch_bounds__(kThreads) gather_inputs_kernel(WideLaunch laun
   const auto* const x = static_cast<const uint16_t*>(arguments.x);
   auto* const out = static_cast<uint16_t*>(arguments.workspace);
   for (int64_t token = blockIdx.y; token < arguments.m; token += gridDim.y)
-    out[token * shape.packed_columns + column] = real ? x[token * shape.columns + from] : uint16_t{0};
+    out[token * shape.packed_columns + column] =
+        real ? x[token * shape.columns + from] : uint16_t{0};
 }
 
 template <class T>
@@ -64,10 +65,12 @@ class WideCuda : public MatmulKernel {
  public:
   std::string_view layout() const override { return matmul_limits(kName).layout; }
   std::string refusal(const MatmulProblem& problem, const MatmulDevice& device) const override {
+#ifndef GPTQB_SM90A
+    return "expected a build with CUDA architecture 90a, got one without";
+#endif
     return matmul_refusal(kName, problem, device);
   }
-  // For activations in packed order, and for the sums of at most 32 splits, of which there are only
-  // as many as leave two tiles a multiprocessor.
+  // For activations in packed order, and for the sums of as many splits as there may be.
   int64_t workspace_bytes(const MatmulProblem& problem, const MatmulDevice& device) const override {
     const auto padded = [](int64_t size, int64_t to) { return (size + to - 1) / to * to; };
     const int64_t rows = padded(problem.n, kTileRows);
@@ -75,17 +78,17 @@ class WideCuda : public MatmulKernel {
     const int64_t groups = problem.group_size < 1 ? 1 : problem.k / problem.group_size + 1;
     const int64_t columns = padded(problem.k, kTileColumns) + groups * kTileColumns;
     const int64_t tiles = padded(problem.n, WidePlan::kRows) / WidePlan::kRows;
-    const int64_t splits =
-        std::clamp<int64_t>(2 * device.multiprocessors / std::max<int64_t>(tiles, 1), 1, 32);
+    const int64_t splits = wide_most_splits(tiles, 2 * device.multiprocessors);
     return padded(problem.m * columns * 2, 128) +
            (splits > 1 ? splits * problem.m * rows * int64_t{4} : 0);
   }
 
   void launch(const MatmulArguments& arguments, void* stream) const override {
-    const WideLaunch launch{arguments,
-                            plan_wide(arguments.weight.shape, arguments.m,
-                                      attribute(cudaDevAttrMultiProcessorCount),
-                                      attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin))};
+    check_alignment(arguments);
+    const WideLaunch launch{
+        arguments,
+        plan_wide(arguments.weight.shape, arguments.m, attribute(cudaDevAttrMultiProcessorCount),
+                  attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin))};
     switch (arguments.weight.shape.bits) {
       case 2:
         return launch_wide<2>(launch, stream);

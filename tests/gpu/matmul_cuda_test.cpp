@@ -89,15 +89,15 @@ class MatmulCuda : public testing::TestWithParam<std::string> {
     return PackedCopies(kernel_->layout(), view, kDevice, [](int64_t) { return 1; });
   }
 
-  // y = x w^T + bias; checks that guards are intact, that the workspace holds zeros again, and that
-  // a second launch gives the same bits.
+  // y = x w^T + bias; checks that guards are intact, that nothing is made of what the workspace
+  // held, and that a second launch gives the same bits.
   at::Tensor run(const PackedCopies& packed, kernels::MatmulProblem problem, const at::Tensor& x,
                  const at::Tensor& bias) const {
     queue_is_done();  // x and the weight were made on another stream
     const SideStream stream(kDevice);
     problem.m = x.size(0);
     const int64_t outputs = problem.m * problem.n;
-    const Guarded workspace(kernel_->workspace_bytes(problem, device_), 0);
+    const Guarded workspace(kernel_->workspace_bytes(problem, device_), 0xFF);  // NaN
     kernels::MatmulArguments arguments;
     arguments.m = problem.m;
     arguments.type = problem.type;
@@ -116,7 +116,6 @@ class MatmulCuda : public testing::TestWithParam<std::string> {
       if (launch == 0) first = result;
       EXPECT_TRUE(at::equal(result, first)) << "two launches, two results";
       EXPECT_TRUE(workspace.intact()) << "the workspace was written outside";
-      EXPECT_EQ(workspace.inside().count_nonzero().item<int64_t>(), 0) << "the workspace is not 0";
     }
     return first.view(scalar_type(problem.type)).view({problem.m, problem.n});
   }
@@ -369,7 +368,6 @@ TEST_P(MatmulCuda, AGraphFollowsItsInput) {
     y.fill_(NAN);
     EXPECT_GT(timer->run(), 0);
     EXPECT_TRUE(exact.error_of(x, {}, y).right()) << "the graph kept an old input";
-    EXPECT_EQ(workspace.count_nonzero().item<int64_t>(), 0);
   }
 }
 
