@@ -41,9 +41,18 @@ struct Stage {
   static constexpr int kCodeBytes = static_cast<int>(tile_words(kBits) * 4);  // of a strip
   static constexpr int kScaleBytes = kSpans * static_cast<int>(kTileRows) * 2;
   static constexpr int kZeroBytes = kSpans * static_cast<int>(kTileRows);
+  // A row of a box has at most 256 elements, of 8 bytes: codes of 8 bits come in two.
+  static constexpr int kCodeBoxes = kCodeBytes > 2048 ? 2 : 1;
+  static constexpr int kCodeBoxBytes = kCodeBytes / kCodeBoxes;
   static constexpr int kCodesAt = 2 * kBoxBytes;
   static constexpr int kScalesAt = kCodesAt + kStrips * kCodeBytes;
   static constexpr int kZerosAt = kScalesAt + kStrips * kScaleBytes;
+};
+
+// What the copy engine reads: activations in swizzled boxes; codes, scales and zero points as
+// matrices of a row a strip.
+struct Maps {
+  CUtensorMap x, codes, scales, zeros;
 };
 
 #ifdef GPTQB_HOPPER
@@ -121,45 +130,35 @@ __device__ inline Tile tile_at(const WideLaunch& launch) {
 }
 
 template <int kBits, int kTokens, int kSpan>
-__device__ void copy_stages(const CUtensorMap& x, const WideLaunch& launch, const Tile& tile,
+__device__ void copy_stages(const Maps& maps, const WideLaunch& launch, const Tile& tile,
                             char* stages, uint64_t* full, uint64_t* empty) {
   using Place = Stage<kBits, kTokens, kSpan>;
-  const PackedView& weight = launch.arguments.weight;
-  const PackedShape& shape = weight.shape;
-  const int64_t blocks = shape.packed_columns / kTileColumns;
-  const int64_t strips = shape.packed_rows / kTileRows;
-  const int64_t first_strip = tile.row / kTileRows;
-  const int held = static_cast<int>(min(int64_t{kStrips}, strips - first_strip));
-  const bool zeros = weight.zeros != nullptr;
-  const auto blocks_a_span = static_cast<int>(shape.scale_span / kTileColumns);
-  // In a build of rows that are not there nothing is copied: their sums mean nothing.
-  const uint32_t bytes = 2 * Place::kBoxBytes + held * (Place::kCodeBytes + Place::kScaleBytes +
-                                                        (zeros ? Place::kZeroBytes : 0));
+  const bool zeros = launch.arguments.weight.zeros != nullptr;
+  const auto blocks_a_span =
+      max(static_cast<int>(launch.arguments.weight.shape.scale_span / kTileColumns), 1);
+  const int first_strip = tile.row / static_cast<int>(kTileRows);
+  // Strips beyond the last one arrive as zeros.
+  const uint32_t bytes = 2 * Place::kBoxBytes + kStrips * (Place::kCodeBytes + Place::kScaleBytes +
+                                                           (zeros ? Place::kZeroBytes : 0));
   int stage = 0;
   uint32_t parity = 1;
   for (int block = tile.first; block < tile.end; ++block) {
     hopper::wait(empty + stage, parity);
-    char* const to = stages + stage * launch.plan.stage_bytes;
+    char* const to = stages + stage * static_cast<int>(launch.plan.stage_bytes);
     uint64_t* const barrier = full + stage;
     hopper::arrive_expecting(barrier, bytes);
-    hopper::copy_box(to, x, barrier, block * kColumns, tile.token);
-    hopper::copy_box(to + Place::kBoxBytes, x, barrier, block * kColumns + 64, tile.token);
-    for (int strip = 0; strip < held; ++strip) {
-      const int64_t at = (first_strip + strip) * blocks + block;
-      const int64_t row = kSpan < kColumns || blocks_a_span == 1
-                              ? at
-                              : (first_strip + strip) * shape.scale_spans() + block / blocks_a_span;
-      hopper::copy_bytes(to + Place::kCodesAt + strip * Place::kCodeBytes,
-                         reinterpret_cast<const char*>(weight.codes) + at * Place::kCodeBytes,
-                         Place::kCodeBytes, barrier);
-      hopper::copy_bytes(to + Place::kScalesAt + strip * Place::kScaleBytes,
-                         reinterpret_cast<const char*>(weight.scales) + row * Place::kScaleBytes,
-                         Place::kScaleBytes, barrier);
-      if (zeros)
-        hopper::copy_bytes(to + Place::kZerosAt + strip * Place::kZeroBytes,
-                           reinterpret_cast<const char*>(weight.zeros) + row * Place::kZeroBytes,
-                           Place::kZeroBytes, barrier);
-    }
+    const int span = kSpan < kColumns ? block * Place::kSpans : block / blocks_a_span;
+    constexpr int kRowsOfStrip = static_cast<int>(kTileRows);
+#pragma unroll
+    for (int box = 0; box < Place::kCodeBoxes; ++box)
+      hopper::copy_box(to + Place::kCodesAt + box * kStrips * Place::kCodeBoxBytes, maps.codes,
+                       barrier, (block * Place::kCodeBoxes + box) * Place::kCodeBoxBytes / 8,
+                       first_strip);
+    hopper::copy_box(to + Place::kScalesAt, maps.scales, barrier, span * kRowsOfStrip, first_strip);
+    if (zeros)
+      hopper::copy_box(to + Place::kZerosAt, maps.zeros, barrier, span * kRowsOfStrip, first_strip);
+    hopper::copy_box(to, maps.x, barrier, block * kColumns, tile.token);
+    hopper::copy_box(to + Place::kBoxBytes, maps.x, barrier, block * kColumns + 64, tile.token);
     if (++stage == launch.plan.stages) {
       stage = 0;
       parity ^= 1;
@@ -187,7 +186,7 @@ __device__ void multiply_stages(float (&sums)[kTokens / 2], const WideLaunch& la
   uint32_t lower[kStepsAtOnce][4];
   for (int block = tile.first; block < tile.end; ++block) {
     hopper::wait(full + stage, parity);
-    char* const held = stages + stage * launch.plan.stage_bytes;
+    char* const held = stages + stage * static_cast<int>(launch.plan.stage_bytes);
     TileCodes<kBits> codes;
     codes.load(
         reinterpret_cast<const uint32_t*>(held + Place::kCodesAt + strip * Place::kCodeBytes) +
@@ -276,7 +275,7 @@ __device__ void store_sums(const float (&sums)[kTokens / 2], const WideLaunch& l
 
 template <int kBits, int kTokens, int kSpan, bool kFloat16>
 __global__ void __launch_bounds__(kThreads, blocks_at_once(kTokens))
-    matmul_wide_kernel(const __grid_constant__ CUtensorMap x,
+    matmul_wide_kernel(const __grid_constant__ Maps maps,
                        const __grid_constant__ WideLaunch launch) {
 #ifdef GPTQB_HOPPER
   extern __shared__ char memory[];
@@ -298,7 +297,8 @@ __global__ void __launch_bounds__(kThreads, blocks_at_once(kTokens))
   const Tile tile = tile_at(launch);
   if (threadIdx.x < kWarpgroup) {
     if constexpr (blocks_at_once(kTokens) == 1) hopper::give_registers<40>();
-    if (threadIdx.x == 0) copy_stages<kBits, kTokens, kSpan>(x, launch, tile, stages, full, empty);
+    if (threadIdx.x == 0)
+      copy_stages<kBits, kTokens, kSpan>(maps, launch, tile, stages, full, empty);
   } else {
     if constexpr (blocks_at_once(kTokens) == 1) hopper::take_registers<232>();
     float sums[kTokens / 2];
@@ -317,8 +317,22 @@ void launch_kernel(const WideLaunch& launch, const void* x, int64_t columns, cud
   const WidePlan& plan = launch.plan;
   GPTQB_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   static_cast<int>(plan.shared_bytes)));
-  const CUtensorMap map =
-      tensor_map(launch.arguments.type, x, launch.arguments.m, columns, kTokens);
+  using Place = Stage<kBits, kTokens, kSpan>;
+  const PackedView& weight = launch.arguments.weight;
+  const int64_t strips = weight.shape.packed_rows / kTileRows;
+  const int64_t blocks = weight.shape.packed_columns / kTileColumns;
+  const int64_t spans = weight.shape.scale_spans();
+  constexpr int kBoxColumns = Place::kSpans * static_cast<int>(kTileRows);
+  Maps maps{};
+  maps.x = swizzled_map(launch.arguments.type, x, launch.arguments.m, columns, kTokens);
+  maps.codes = tensor_map(CU_TENSOR_MAP_DATA_TYPE_INT64, 8, weight.codes, strips,
+                          blocks * Place::kCodeBytes / 8, kStrips, Place::kCodeBoxBytes / 8,
+                          CU_TENSOR_MAP_SWIZZLE_NONE);
+  maps.scales = tensor_map(CU_TENSOR_MAP_DATA_TYPE_UINT16, 2, weight.scales, strips,
+                           spans * kTileRows, kStrips, kBoxColumns, CU_TENSOR_MAP_SWIZZLE_NONE);
+  if (weight.zeros != nullptr)
+    maps.zeros = tensor_map(CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, weight.zeros, strips,
+                            spans * kTileRows, kStrips, kBoxColumns, CU_TENSOR_MAP_SWIZZLE_NONE);
   cudaLaunchAttribute early{};
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
@@ -329,7 +343,7 @@ void launch_kernel(const WideLaunch& launch, const void* x, int64_t columns, cud
   config.stream = stream;
   config.attrs = &early;
   config.numAttrs = 1;
-  GPTQB_CUDA(cudaLaunchKernelEx(&config, kernel, map, launch));
+  GPTQB_CUDA(cudaLaunchKernelEx(&config, kernel, maps, launch));
 }
 
 template <int kBits, int kTokens, bool kFloat16>

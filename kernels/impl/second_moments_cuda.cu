@@ -360,7 +360,7 @@ void second_moments_cuda(const SecondMoments& problem, void* stream) {
   GPTQB_CUDA(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
   const CUtensorMap map =
-      tensor_map(problem.type, problem.x, problem.tokens, problem.features, kTokens);
+      swizzled_map(problem.type, problem.x, problem.tokens, problem.features, kTokens);
   const Plan plan = plan_of(problem.tokens, problem.features, problem.tokens_at_once);
   const auto blocks = static_cast<unsigned>(std::min(clusters(), plan.units()) * kBlocks);
   const auto on = static_cast<cudaStream_t>(stream);

@@ -111,16 +111,6 @@ TEST(KernelBench, AResultThatChangesLaterFails) {
   EXPECT_THAT(result.failures[0].reason, HasSubstr("expected the same bits after many launches"));
 }
 
-TEST(KernelBench, ADirtyWorkspaceFails) {
-  auto spec = small_spec();
-  spec.m = {1};
-  const auto result = bench(spec, source_of([](const MatmulArguments& arguments, int) {
-                              static_cast<uint8_t*>(arguments.workspace)[63] = 1;
-                            }));
-  ASSERT_EQ(result.failures.size(), 1u);
-  EXPECT_THAT(result.failures[0].reason, HasSubstr("a workspace of zeros"));
-}
-
 TEST(KernelBench, AFaultOfALaunchFailsOnlyItsKernel) {
   auto spec = small_spec();
   const auto result = bench(spec, source_of([](const MatmulArguments& arguments, int) {
