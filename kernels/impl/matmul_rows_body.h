@@ -283,6 +283,17 @@ GPTQB_LEVEL inline void finish(const MatmulArguments& arguments, int64_t row, in
   static_cast<uint16_t*>(arguments.y)[token * shape.rows + row] = bits_of(arguments.type, sum);
 }
 
+// Asks for the unit that lies 2 KiB further on, perhaps in the next strip: the processor's own
+// prefetching, which stops at each page, does not keep memory busy.
+template <int kBits>
+GPTQB_LEVEL [[gnu::always_inline]] inline void prefetch_unit(const RowLanes* unit) {
+  constexpr int64_t kAhead = 2048;
+  constexpr int64_t kBytes = row_unit_vectors(kBits) * kStrip * kVectorBytes;
+  const auto* const from = reinterpret_cast<const char*>(unit) + kAhead;
+#pragma GCC unroll 8
+  for (int64_t line = 0; line < kBytes; line += 64) __builtin_prefetch(from + line);
+}
+
 // Columns whose activations, of four tokens 10 KiB, stay in the first-level cache from one row of a
 // strip to the next.
 constexpr int64_t kBlockColumns = 1024;
@@ -313,6 +324,7 @@ GPTQB_LEVEL void multiply_strip(const MatmulArguments& arguments, const FixedInp
       cursor = start;
       chunk = inputs_start;
       for (int64_t column = 0; column < columns; column += row_unit(kBits)) {
+        if constexpr (kRows == kStrip) prefetch_unit<kBits>(unit);
         take_grids<kBits, kChunkSlots>(weight, cursor, grids);
         add_unit<kBits, kChunkSlots, kRows, kTokens, kPlain>(unit, grids, chunk, row, sums);
         chunk += row_unit(kBits) / (kChunkSlots * kLanes) * kTokens * kChunkBytes<kChunkSlots>;

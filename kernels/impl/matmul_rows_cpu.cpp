@@ -17,8 +17,6 @@ struct Release {
   void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{64}); }
 };
 
-constexpr int64_t kStripsAPart = 8;
-
 class RowsCpu : public MatmulKernel {
  public:
   std::string_view layout() const override { return matmul_limits(kName).layout; }
@@ -67,7 +65,8 @@ void multiply_rows(const MatmulArguments& arguments, const RowBody& body) {
     parallel_parts(inputs.tokens, 4, [&](int64_t token, int64_t end) {
       for (; token < end; token += inputs.group(token)) body.fix(arguments, inputs, token);
     });
-    parallel_parts(shape.packed_rows / kRowStrip, kStripsAPart, [&](int64_t first, int64_t last) {
+    const int64_t strips = shape.packed_rows / kRowStrip;
+    parallel_parts(strips, part_length(strips, 8), [&](int64_t first, int64_t last) {
       body.multiply(arguments, inputs, first, last);
     });
   }

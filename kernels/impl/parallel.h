@@ -20,4 +20,10 @@ void parallel_parts(int64_t total, int64_t length, const Work& work) {
     work(part * length, std::min((part + 1) * length, total));
 }
 
+// The length that gives each thread `parts` parts of [0, total), where that has so many: few enough
+// to read memory in long runs, and so many that a thread held up by something else does fewer.
+inline int64_t part_length(int64_t total, int64_t parts) {
+  return std::max<int64_t>(total / (omp_get_max_threads() * parts), 1);
+}
+
 }  // namespace gptqb::kernels
