@@ -97,8 +97,6 @@ int64_t row_offset(const PackedShape& shape, int64_t row) {
   return row / kRowStrip * strip_bytes + row % kRowStrip * static_cast<int64_t>(sizeof(Lanes));
 }
 
-constexpr int64_t kRowsAPart = 32;
-
 }  // namespace
 
 PackedShape rows_shape(const QuantView& view) {
@@ -116,7 +114,8 @@ void pack_rows(const QuantView& view, const PackedShape& shape, const PackedPart
   const std::vector<int32_t> groups = groups_of_spans(shape, order);
   const bool as_they_are = !shape.ordered && shape.columns == shape.packed_columns;
   const PackRow pack = pack_row_of(shape.bits);
-  parallel_parts(shape.packed_rows, kRowsAPart, [&](int64_t begin, int64_t end) {
+  const int64_t part = part_length(shape.packed_rows / CodeOrder::kRows, 8) * CodeOrder::kRows;
+  parallel_parts(shape.packed_rows, part, [&](int64_t begin, int64_t end) {
     const auto size = static_cast<size_t>(CodeOrder::kRows * shape.packed_columns);
     const std::unique_ptr<uint8_t[]> buffer(new uint8_t[size]);
     CodeOrder to_packed(shape, order);
@@ -141,7 +140,8 @@ void unpack_rows(const PackedView& view, const CanonicalParts& out) {
   const std::vector<int32_t> groups = groups_of_spans(shape, order);
   const bool as_they_are = !shape.ordered && shape.columns == shape.packed_columns;
   const UnpackRow unpack = unpack_row_of(shape.bits);
-  parallel_parts(shape.packed_rows, kRowsAPart, [&](int64_t begin, int64_t end) {
+  const int64_t part = part_length(shape.packed_rows / CodeOrder::kRows, 8) * CodeOrder::kRows;
+  parallel_parts(shape.packed_rows, part, [&](int64_t begin, int64_t end) {
     const auto size = static_cast<size_t>(CodeOrder::kRows * shape.packed_columns);
     const std::unique_ptr<uint8_t[]> buffer(new uint8_t[size]);
     CodeOrder from_packed(shape, order);

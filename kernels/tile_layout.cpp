@@ -191,7 +191,8 @@ void pack_tiles(const QuantView& view, const PackedShape& shape, const PackedPar
   const int64_t blocks = shape.packed_columns / kTileColumns;
   const bool as_they_are = !shape.ordered && shape.columns == shape.packed_columns;
   const PackPair pack = pack_pair_of(shape.bits);
-  parallel_parts(shape.packed_rows, kTileRows, [&](int64_t begin, int64_t end) {
+  const int64_t part = part_length(shape.packed_rows / kTileRows, 8) * kTileRows;
+  parallel_parts(shape.packed_rows, part, [&](int64_t begin, int64_t end) {
     const auto size = static_cast<size_t>(CodeOrder::kRows * shape.packed_columns);
     const std::unique_ptr<uint8_t[]> buffer(new uint8_t[size]);
     CodeOrder to_packed(shape, order);
@@ -205,7 +206,8 @@ void pack_tiles(const QuantView& view, const PackedShape& shape, const PackedPar
         pack(codes + g * shape.packed_columns, codes + (g + 8) * shape.packed_columns, blocks, g,
              out.codes + warp_offset(shape, row));
     }
-    pack_grids(view, shape, groups, kTileRows, begin / kTileRows, out);
+    for (int64_t strip = begin / kTileRows; strip < end / kTileRows; ++strip)
+      pack_grids(view, shape, groups, kTileRows, strip, out);
   });
 }
 
@@ -216,7 +218,8 @@ void unpack_tiles(const PackedView& view, const CanonicalParts& out) {
   const int64_t blocks = shape.packed_columns / kTileColumns;
   const bool as_they_are = !shape.ordered && shape.columns == shape.packed_columns;
   const UnpackPair unpack = unpack_pair_of(shape.bits);
-  parallel_parts(shape.packed_rows, kTileRows, [&](int64_t begin, int64_t end) {
+  const int64_t part = part_length(shape.packed_rows / kTileRows, 8) * kTileRows;
+  parallel_parts(shape.packed_rows, part, [&](int64_t begin, int64_t end) {
     const auto size = static_cast<size_t>(CodeOrder::kRows * shape.packed_columns);
     const std::unique_ptr<uint8_t[]> buffer(new uint8_t[size]);
     CodeOrder from_packed(shape, order);
@@ -230,7 +233,8 @@ void unpack_tiles(const PackedView& view, const CanonicalParts& out) {
                to + (g + 8) * shape.packed_columns);
       if (!direct) from_packed.scatter(to, rows, codes);
     }
-    unpack_grids(view, groups, kTileRows, begin / kTileRows, out);
+    for (int64_t strip = begin / kTileRows; strip < end / kTileRows; ++strip)
+      unpack_grids(view, groups, kTileRows, strip, out);
   });
   if (out.group_of_input != nullptr) unpack_order(view, groups, out.group_of_input);
 }
