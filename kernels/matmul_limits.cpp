@@ -29,7 +29,9 @@ constexpr std::array kLimits = {
                  .layout = "tiles",
                  .cuda = true,
                  .capability_from = 90,
-                 .capability_to = 90},
+                 .capability_to = 90,
+                 .bits_to = 4,
+                 .bits_reason = "what it does with more has not been checked on a GPU"},
 };
 
 std::string capability_text(int64_t capability) {
@@ -90,6 +92,9 @@ std::string matmul_refusal(std::string_view kernel, const MatmulProblem& problem
   if (reason.empty() && problem.m > limits.m_to)
     reason = "expected at most " + std::to_string(limits.m_to) + " rows of activations, got " +
              std::to_string(problem.m);
+  if (reason.empty() && problem.bits > limits.bits_to)
+    reason = "expected at most " + std::to_string(limits.bits_to) + " bits, got " +
+             std::to_string(problem.bits) + ": " + std::string(limits.bits_reason);
   return reason;
 }
 

@@ -18,6 +18,8 @@ struct MatmulLimits {
   int64_t capability_from = 0;
   int64_t capability_to = 0;
   int64_t m_to = std::numeric_limits<int64_t>::max();
+  int64_t bits_to = 8;
+  std::string_view bits_reason = "";  // why not more
 };
 
 // One for each kernel of kernels.def. An unknown name is an Error with the known ones.

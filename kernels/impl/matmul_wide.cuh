@@ -188,10 +188,13 @@ __device__ void multiply_stages(float (&sums)[kTokens / 2], const WideLaunch& la
     hopper::wait(full + stage, parity);
     char* const held = stages + stage * static_cast<int>(launch.plan.stage_bytes);
     TileCodes<kBits> codes;
-    codes.load(
-        reinterpret_cast<const uint32_t*>(held + Place::kCodesAt + strip * Place::kCodeBytes) +
-            half * 32 * TileCodes<kBits>::kWords,
-        lane);
+    // Of two boxes, one holds the rows of one warp of each strip, the other those of the other.
+    constexpr int kHalfBytes = Place::kCodeBytes / 2;
+    const char* const words =
+        held + Place::kCodesAt +
+        (Place::kCodeBoxes == 2 ? (half * kStrips + strip) * kHalfBytes
+                                : strip * Place::kCodeBytes + half * kHalfBytes);
+    codes.load(reinterpret_cast<const uint32_t*>(words), lane);
     const auto* scales =
         reinterpret_cast<const __half*>(held + Place::kScalesAt + strip * Place::kScaleBytes);
     const auto* zeros =

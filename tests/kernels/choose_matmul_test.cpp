@@ -95,6 +95,31 @@ TEST(ChooseMatmul, EveryProblemOfTheFormatHasAKernelOnEveryDevice) {
         }
 }
 
+TEST(ChooseMatmul, TakesTheFastestThatRunsThere) {
+  const auto chosen = [](int64_t bits, int64_t m, const MatmulDevice& device) {
+    return choose_matmul(problem_of(bits, 128, m), device).kernel;
+  };
+  for (const int64_t bits : {2, 3, 4}) {
+    EXPECT_EQ(chosen(bits, 8, kH200), "cuda_tiles");
+    EXPECT_EQ(chosen(bits, 9, kH200), "cuda_wide");
+    EXPECT_EQ(chosen(bits, 4096, kH200), "cuda_wide");
+  }
+  EXPECT_EQ(chosen(8, 32, kH200), "cuda_tiles");
+  EXPECT_EQ(chosen(8, 33, kH200), "cuda_plain");
+  // Warpgroup products are Hopper's alone.
+  for (const int64_t capability : {80, 89, 100, 120}) {
+    EXPECT_EQ(chosen(4, 32, cuda_of(capability)), "cuda_tiles");
+    EXPECT_EQ(chosen(4, 33, cuda_of(capability)), "cuda_plain");
+  }
+  EXPECT_EQ(chosen(4, 1, kCpu), "cpu_rows");
+  EXPECT_EQ(
+      message_of([] { choose_matmul(problem_of(8, 128, 64), kH200, "cuda_wide"); }),
+      "[kernel cuda_wide] expected at most 4 bits, got 8: what it does with more has not been "
+      "checked on a GPU");
+  EXPECT_EQ(message_of([] { choose_matmul(problem_of(4, 128, 33), kH200, "cuda_tiles"); }),
+            "[kernel cuda_tiles] expected at most 32 rows of activations, got 33");
+}
+
 TEST(ChooseMatmul, DevicesTooOldAreRefusedWithTheReason) {
   for (const int64_t capability : {61, 70, 75})
     EXPECT_THAT(message_of([&] { choose_matmul(problem_of(4, 128), cuda_of(capability)); }),
