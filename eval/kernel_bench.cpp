@@ -18,16 +18,13 @@
 #include "kernels/device_info.h"
 #include "kernels/read_bandwidth.h"
 #include "methods/device_stream.h"
+#include "methods/half_type.h"
 
 namespace gptqb {
 namespace {
 
 using kernels::HalfType;
 using kernels::MatmulProblem;
-
-at::ScalarType scalar_type(HalfType type) {
-  return type == HalfType::kFloat16 ? at::kHalf : at::kBFloat16;
-}
 
 const char* type_name(at::ScalarType type) {
   return type == at::kHalf ? "float16" : type == at::kBFloat16 ? "bfloat16" : "float32";
@@ -233,10 +230,13 @@ class Bench {
     }
   }
 
+  // What the plain read reads: whole parts.
+  static constexpr int64_t kPart = int64_t{1} << 20;
+  int64_t read_bytes() const { return (spec_.read_bytes + kPart - 1) / kPart * kPart; }
+
   // All of it by one call.
   std::unique_ptr<kernels::RepetitionTimer> time_read() const {
-    constexpr int64_t kPart = int64_t{1} << 20;
-    const int64_t bytes = (spec_.read_bytes + kPart - 1) / kPart * kPart;
+    const int64_t bytes = read_bytes();
     const auto host = at::empty({bytes / 8}, at::kLong);
     auto* const words = host.data_ptr<int64_t>();
     at::parallel_for(0, bytes / 8, kPart, [&](int64_t begin, int64_t end) {
@@ -449,7 +449,9 @@ class Bench {
     launched.x = normal({problem.m, problem.k}, scalar_type(problem.type), spec_.seed + 1);
     launched.y = at::full({problem.m, problem.n}, NAN, launched.x.options());
     launched.workspace = at::empty(
-        {std::max<int64_t>(launched.kernel->workspace_bytes(problem, matmul_device_), 16)},
+        {std::max<int64_t>(
+            launched.kernel->workspace_bytes(packed->view(0).shape, problem.m, matmul_device_),
+            16)},
         options(at::kByte));
     const auto call = [problem, launched](int64_t copy, void* stream) {
       kernels::MatmulArguments arguments;
@@ -488,7 +490,7 @@ class Bench {
       }
       if (!time.failure.empty()) throw Error(time.name, "not measured: " + time.failure);
       if (time.name == "ceiling/read") {
-        result.read_bytes_per_second = static_cast<double>(spec_.read_bytes) / time.median;
+        result.read_bytes_per_second = static_cast<double>(read_bytes()) / time.median;
         continue;
       }
       const std::string type = time.name.substr(time.name.rfind('/') + 1);
@@ -591,7 +593,8 @@ kernels::MatmulDevice matmul_device(at::Device device) {
   const kernels::DeviceInfo& gpu = info.devices[index];
   return {.cuda = true,
           .capability = 10 * gpu.capability_major + gpu.capability_minor,
-          .multiprocessors = gpu.multiprocessors};
+          .multiprocessors = gpu.multiprocessors,
+          .shared_bytes = gpu.shared_bytes};
 }
 
 void check_kernel_bench(const KernelBenchSpec& spec, const kernels::MatmulDevice& device,

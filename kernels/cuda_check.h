@@ -19,6 +19,15 @@ inline void check_cuda(cudaError_t status, const char* call) {
                           cudaGetErrorName(status) + ": " + cudaGetErrorString(status));
 }
 
+// Of the current device.
+inline int cuda_attribute(cudaDeviceAttr which) {
+  int device = 0;
+  int value = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
+  return value;
+}
+
 }  // namespace gptqb::kernels
 
 #define GPTQB_CUDA(call) ::gptqb::kernels::check_cuda((call), #call)

@@ -40,6 +40,7 @@ DeviceInfo describe(int index) {
   info.capability_major = properties.major;
   info.capability_minor = properties.minor;
   info.multiprocessors = properties.multiProcessorCount;
+  info.shared_bytes = static_cast<int64_t>(properties.sharedMemPerBlockOptin);
   info.memory_total = static_cast<int64_t>(properties.totalGlobalMem);
   const DeviceScope scope(index);
   size_t free = 0;

@@ -13,6 +13,7 @@ struct DeviceInfo {
   int64_t capability_major = 0;
   int64_t capability_minor = 0;
   int64_t multiprocessors = 0;
+  int64_t shared_bytes = 0;  // of shared memory that a block may take
   int64_t memory_total = 0;  // bytes
   int64_t memory_free = 0;   // bytes
   std::string unusable;      // empty, or one line why our kernels cannot run there

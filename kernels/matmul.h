@@ -33,12 +33,15 @@ struct MatmulDevice {
   bool cuda = false;
   int64_t capability = 0;  // 90 is 9.0
   int64_t multiprocessors = 0;
+  int64_t shared_bytes = 0;  // that a block may take; 0: unknown, taken to be enough
 };
 
 // Pointers on the kernel's device, 16-byte aligned. Nothing is written but y and the workspace.
 struct MatmulArguments {
   int64_t m = 1;
   HalfType type = HalfType::kFloat16;
+  // Not written by the kernel just before in the stream, nor while this one waits for it: reading
+  // may begin before that one ends. Copies and older kernels are fine.
   PackedView weight;
   const void* x = nullptr;     // [m, k], rows one after the other
   const void* bias = nullptr;  // [n] or null
@@ -51,6 +54,8 @@ struct MatmulArguments {
 void check_alignment(const MatmulArguments& arguments);
 
 // One way to compute it. Stateless; sums are float32 or wider; the same inputs give the same bits.
+// Results for activations that are not finite are not finite, but which of NaN and infinity they
+// are is the kernel's own: zero points may be taken off sums rather than codes.
 class MatmulKernel {
  public:
   virtual ~MatmulKernel() = default;
@@ -62,7 +67,8 @@ class MatmulKernel {
   // Empty, or one line why this kernel cannot run `problem` on `device`.
   virtual std::string refusal(const MatmulProblem& problem, const MatmulDevice& device) const = 0;
 
-  virtual int64_t workspace_bytes(const MatmulProblem& problem,
+  // For `m` rows of activations times a weight of this shape.
+  virtual int64_t workspace_bytes(const PackedShape& weight, int64_t m,
                                   const MatmulDevice& device) const = 0;
 
   // Queued on `stream` (a cudaStream_t; null and done at return for a CPU kernel). Throws Error if

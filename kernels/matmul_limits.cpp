@@ -4,6 +4,7 @@
 
 #include "common/error.h"
 #include "common/text.h"
+#include "kernels/matmul_tiles.h"
 
 namespace gptqb::kernels {
 namespace {
@@ -24,7 +25,8 @@ constexpr std::array kLimits = {
                  .cuda = true,
                  .capability_from = 80,
                  .capability_to = kNewest,
-                 .m_to = 32},
+                 .m_to = 32,
+                 .more = tiles_memory_refusal},
     MatmulLimits{.kernel = "cuda_wide",
                  .layout = "tiles",
                  .cuda = true,
@@ -71,8 +73,7 @@ std::string matmul_refusal(const MatmulProblem& problem) {
            std::to_string(problem.n) + ", " + std::to_string(problem.k);
   if (problem.bits == kTernaryBits)
     return "expected codes of 2, 3, 4 or 8 bits, got ternary ones: the three levels of a group are "
-           "no "
-           "scale and zero point, such weights are dequantized and multiplied as 16-bit ones";
+           "no scale and zero point, such weights are dequantized and multiplied as 16-bit ones";
   if (problem.bits == 16)
     return "expected codes of 2, 3, 4 or 8 bits, got 16-bit weights, which cuBLAS multiplies";
   if (problem.bits != 2 && problem.bits != 3 && problem.bits != 4 && problem.bits != 8)
@@ -95,6 +96,7 @@ std::string matmul_refusal(std::string_view kernel, const MatmulProblem& problem
   if (reason.empty() && problem.bits > limits.bits_to)
     reason = "expected at most " + std::to_string(limits.bits_to) + " bits, got " +
              std::to_string(problem.bits) + ": " + std::string(limits.bits_reason);
+  if (reason.empty() && limits.more != nullptr) reason = limits.more(problem, device);
   return reason;
 }
 

@@ -1,8 +1,8 @@
 #include "kernels/matmul_tiles.h"
 
 #include <algorithm>
+#include <string>
 
-#include "common/error.h"
 #include "kernels/tile_layout.h"
 
 namespace gptqb::kernels {
@@ -19,9 +19,9 @@ constexpr int64_t kManySlots = 8;
 }  // namespace
 
 TilesPlan plan_tiles(const PackedShape& shape, int64_t m, int64_t multiprocessors,
-                     int64_t shared_limit, int64_t capability) {
+                     int64_t shared_limit, bool bulk) {
   TilesPlan plan;
-  plan.bulk = capability >= 90;
+  plan.bulk = bulk;
   // More warps want more memory than older devices have.
   plan.eights = m <= 8 && plan.bulk ? 1 : m <= 16 ? 2 : 4;
   const int64_t warps = tiles_warps(plan.eights);
@@ -39,7 +39,7 @@ TilesPlan plan_tiles(const PackedShape& shape, int64_t m, int64_t multiprocessor
     return (shared_limit - fixed - inputs(part)) / plan.slot_bytes;
   };
   // Parts of whole rounds of warps, as few and as even as fit.
-  const int64_t fewest = plan.bulk ? kFewSlots : TilesPlan::kSlotsBefore90;
+  const int64_t fewest = plan.bulk ? kFewSlots : TilesPlan::kSlotsWithoutBulk;
   plan.part_blocks = blocks;
   for (int64_t parts = 2; slots_beside(plan.part_blocks) < fewest && plan.part_blocks > warps;
        ++parts) {
@@ -48,16 +48,33 @@ TilesPlan plan_tiles(const PackedShape& shape, int64_t m, int64_t multiprocessor
   }
   plan.parts = (blocks + plan.part_blocks - 1) / plan.part_blocks;
   const int64_t slots = std::min(slots_beside(plan.part_blocks), kManySlots);
-  if (slots < (plan.bulk ? 1 : TilesPlan::kSlotsBefore90))
-    throw Error("kernel cuda_tiles", "expected more than " + std::to_string(shared_limit) +
-                                         " bytes of shared memory a block for " +
-                                         std::to_string(shape.bits) + " bits and " +
-                                         std::to_string(m) + " rows of activations");
-  plan.slots = static_cast<int>(plan.bulk ? slots : TilesPlan::kSlotsBefore90);
+  plan.slots =
+      static_cast<int>(plan.bulk                              ? std::max<int64_t>(slots, 0)
+                       : slots < TilesPlan::kSlotsWithoutBulk ? 0
+                                                              : TilesPlan::kSlotsWithoutBulk);
   plan.input_sum_bytes = input_sums(plan.part_blocks);
   plan.shared_bytes = fixed + inputs(plan.part_blocks) + plan.slots * plan.slot_bytes;
   plan.grid = std::min(shape.packed_rows / kTileRows, multiprocessors);
   return plan;
+}
+
+std::string tiles_memory_refusal(const MatmulProblem& problem, const MatmulDevice& device) {
+  if (device.shared_bytes == 0) return "";
+  PackedShape shape;
+  shape.bits = problem.bits;
+  shape.symmetric = problem.symmetric;
+  shape.packed_rows = kTileRows;
+  shape.packed_columns = (problem.k + kTileColumns - 1) / kTileColumns * kTileColumns;
+  // The largest span that a group is made of, as far as memory depends on it.
+  shape.scale_span = kTileColumns;
+  if (problem.group_size > 0 && problem.group_size < problem.k)
+    while (problem.group_size % shape.scale_span != 0) shape.scale_span /= 2;
+  const TilesPlan plan =
+      plan_tiles(shape, problem.m, 1, device.shared_bytes, device.capability == 90);
+  if (plan.slots > 0) return "";
+  return "expected a device with more shared memory for " + std::to_string(problem.bits) +
+         " bits and " + std::to_string(problem.m) + " rows of activations, got one of " +
+         std::to_string(device.shared_bytes) + " bytes a block";
 }
 
 }  // namespace gptqb::kernels

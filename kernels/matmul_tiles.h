@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "kernels/matmul.h"
 
@@ -18,32 +19,37 @@ constexpr int tiles_warps(int eights) { return eights == 1 ? 16 : 8; }
 
 struct TilesPlan {
   static constexpr int kMaxTokens = 32;
-  // Without bulk copies (before compute capability 9.0) the number of slots is fixed.
-  static constexpr int kSlotsBefore90 = 2;
+  // Without bulk copies their number is fixed.
+  static constexpr int kSlotsWithoutBulk = 2;
+  static constexpr int kMaxSlots = 16;
 
   int eights = 1;  // activations in groups of 8: 1, 2 or 4
-  int slots = 4;   // copies under way, each of a strip's next block for each warp
+  // Copies under way, each of a strip's next block for each warp; 0: the device lacks the memory.
+  int slots = 4;
   int64_t slot_bytes = 0;
   int64_t input_sum_bytes = 0;
   int64_t part_blocks = 0;  // blocks of 128 columns whose activations are held at once
   int64_t parts = 1;
   int64_t shared_bytes = 0;
   int64_t grid = 1;
-  bool bulk = true;  // compute capability 9.0 or newer
+  bool bulk = true;  // the copy engine of Hopper copies
 };
 
 // Shared memory of a block beside slots and activations: barriers, the tokens' factors, and sums of
 // 8 * eights tokens by strip rows of each warp, two of them up to 8 tokens.
 constexpr int64_t tiles_fixed_bytes(int eights) {
-  return int64_t{2} * 8 * 16 + 4 * TilesPlan::kMaxTokens +
+  return int64_t{2} * 8 * TilesPlan::kMaxSlots + 4 * TilesPlan::kMaxTokens +
          int64_t{4} * (eights == 1 ? 2 : 1) * tiles_warps(eights) * 8 * eights * (32 + 4);
 }
 // Unused columns between the activations of two tokens, against bank conflicts.
 constexpr int64_t tiles_input_pad() { return 8; }
 
-// `shared_limit`: bytes of shared memory that a block may take, `capability` as in MatmulDevice.
+// `shared_limit`: bytes of shared memory that a block may take.
 TilesPlan plan_tiles(const PackedShape& shape, int64_t m, int64_t multiprocessors,
-                     int64_t shared_limit, int64_t capability);
+                     int64_t shared_limit, bool bulk);
+
+// Empty, or why shared memory does not do for `problem` (a natural order is assumed).
+std::string tiles_memory_refusal(const MatmulProblem& problem, const MatmulDevice& device);
 
 // For kernels/impl/matmul_tiles_*_cuda.cu, one a width.
 struct TilesLaunch {

@@ -71,4 +71,12 @@ WidePlan plan_wide(const PackedShape& shape, int64_t m, int64_t multiprocessors,
   return plan;
 }
 
+int64_t wide_workspace_bytes(const PackedShape& shape, int64_t m, int64_t multiprocessors) {
+  // Stages, which shared memory decides on, change neither part.
+  constexpr int64_t kAnyShared = int64_t{1} << 18;
+  const WidePlan plan = plan_wide(shape, m, multiprocessors, kAnyShared);
+  const int64_t sums = plan.splits * m * shape.packed_rows * static_cast<int64_t>(sizeof(float));
+  return plan.gathered_bytes + (plan.splits > 1 ? sums : 0);
+}
+
 }  // namespace gptqb::kernels

@@ -41,6 +41,9 @@ constexpr int64_t wide_most_splits(int64_t tiles, int64_t workers) {
 WidePlan plan_wide(const PackedShape& shape, int64_t m, int64_t multiprocessors,
                    int64_t shared_limit);
 
+// What a launch uses: activations in packed order, and the sums of the splits.
+int64_t wide_workspace_bytes(const PackedShape& shape, int64_t m, int64_t multiprocessors);
+
 struct WideLaunch {
   MatmulArguments arguments;
   WidePlan plan;

@@ -116,13 +116,7 @@ class CudaTimer final : public RepetitionTimer {
 
 }  // namespace
 
-int64_t cuda_cache_bytes() {
-  int device = 0;
-  int bytes = 0;
-  GPTQB_CUDA(cudaGetDevice(&device));
-  GPTQB_CUDA(cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, device));
-  return bytes;
-}
+int64_t cuda_cache_bytes() { return cuda_attribute(cudaDevAttrL2CacheSize); }
 
 std::unique_ptr<RepetitionTimer> time_on_cuda(TimedCall call, const TimingOptions& options,
                                               void* stream) {

@@ -12,4 +12,8 @@ inline kernels::HalfType half_type(const at::Tensor& tensor) {
                                            : kernels::HalfType::kBFloat16;
 }
 
+inline at::ScalarType scalar_type(kernels::HalfType type) {
+  return type == kernels::HalfType::kFloat16 ? at::kHalf : at::kBFloat16;
+}
+
 }  // namespace gptqb

@@ -23,7 +23,9 @@ class PlainCpu : public MatmulKernel {
   std::string refusal(const MatmulProblem& problem, const MatmulDevice& device) const override {
     return matmul_refusal(kName, problem, device);
   }
-  int64_t workspace_bytes(const MatmulProblem&, const MatmulDevice&) const override { return 0; }
+  int64_t workspace_bytes(const PackedShape&, int64_t, const MatmulDevice&) const override {
+    return 0;
+  }
 
   void launch(const MatmulArguments& arguments, void* /*stream*/) const override {
     const PackedView& weight = arguments.weight;

@@ -56,7 +56,9 @@ class PlainCuda : public MatmulKernel {
   std::string refusal(const MatmulProblem& problem, const MatmulDevice& device) const override {
     return matmul_refusal(kName, problem, device);
   }
-  int64_t workspace_bytes(const MatmulProblem&, const MatmulDevice&) const override { return 0; }
+  int64_t workspace_bytes(const PackedShape&, int64_t, const MatmulDevice&) const override {
+    return 0;
+  }
 
   void launch(const MatmulArguments& arguments, void* stream) const override {
     constexpr int64_t kMostBlocks = 1 << 20;

@@ -32,7 +32,7 @@ constexpr int kColumns = static_cast<int>(kTileColumns);
 constexpr int kSteps = kColumns / 16;
 constexpr int kSumPitch = kRows + 4;  // 8 rows by 4 pairs of tokens fall into different banks
 constexpr int kInputPad = tiles_input_pad();  // 8 tokens' 16 bytes fall into different banks
-constexpr int kMaxSlots = 16;
+constexpr int kMaxSlots = TilesPlan::kMaxSlots;
 
 __host__ __device__ constexpr int sum_buffers(int eights) { return eights == 1 ? 2 : 1; }
 
@@ -369,7 +369,8 @@ __device__ void copy_slots(const TilesLaunch& launch, const Shared& shared, Walk
 #endif
 }
 
-// Before 9.0 each warp copies for itself, each lane part of it.
+// Without bulk copies each warp copies for itself, each lane part of it, to a place of its own in
+// the slot: no other warp reads there.
 template <int kBits, int kEights, int kSpan>
 __device__ void copy_by_lanes(const TilesLaunch& launch, char* to, Walk& walk, int warp, int lane) {
   using Place = Slot<kBits, kEights, kSpan>;
@@ -380,10 +381,10 @@ __device__ void copy_by_lanes(const TilesLaunch& launch, char* to, Walk& walk, i
       const auto copy = [&](char* there, const char* here, int bytes) {
         for (int at = 16 * lane; at < bytes; at += 512) copy_16(there + at, here + at);
       };
-      copy(to + turn * Place::kCodeBytes, from.codes, Place::kCodeBytes);
-      copy(to + Place::kScalesAt + turn * Place::kScaleBytes, from.scales, Place::kScaleBytes);
+      copy(to + warp * Place::kCodeBytes, from.codes, Place::kCodeBytes);
+      copy(to + Place::kScalesAt + warp * Place::kScaleBytes, from.scales, Place::kScaleBytes);
       if (from.zeros != nullptr)
-        copy(to + Place::kZerosAt + turn * Place::kZeroBytes, from.zeros, Place::kZeroBytes);
+        copy(to + Place::kZerosAt + warp * Place::kZeroBytes, from.zeros, Place::kZeroBytes);
     }
     walk.next();
   }
@@ -475,16 +476,21 @@ __global__ void __launch_bounds__(kThreads<kEights> + 32, 1)
 #ifdef GPTQB_HOPPER
     hopper::wait(shared.full + slot, parity);
 #else
-    asm volatile("cp.async.wait_group %0;" ::"n"(TilesPlan::kSlotsBefore90 - 1) : "memory");
+    asm volatile("cp.async.wait_group %0;" ::"n"(TilesPlan::kSlotsWithoutBulk - 1) : "memory");
     __syncwarp();
 #endif
     const int turn = walk.turn(warp);
     if (turn < walk.count()) {
       const int block = walk.first - first_block + turn;
+#ifdef GPTQB_HOPPER
+      const int place = turn;
+#else
+      const int place = warp;
+#endif
       multiply_block<kBits, kEights, kSpan>(
-          totals, reinterpret_cast<const uint32_t*>(held + turn * Place::kCodeBytes),
-          reinterpret_cast<const __half*>(held + Place::kScalesAt + turn * Place::kScaleBytes),
-          reinterpret_cast<const uint8_t*>(held + Place::kZerosAt + turn * Place::kZeroBytes),
+          totals, reinterpret_cast<const uint32_t*>(held + place * Place::kCodeBytes),
+          reinterpret_cast<const __half*>(held + Place::kScalesAt + place * Place::kScaleBytes),
+          reinterpret_cast<const uint8_t*>(held + Place::kZerosAt + place * Place::kZeroBytes),
           shape.symmetric,
           reinterpret_cast<const float2*>(shared.input_sums) + block * Place::kSpans * kEights * 4,
           inputs, static_cast<uint32_t>(block * kColumns * 2), lane);

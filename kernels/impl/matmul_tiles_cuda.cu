@@ -9,14 +9,6 @@ namespace {
 
 constexpr std::string_view kName = "cuda_tiles";
 
-int attribute(cudaDeviceAttr which) {
-  int device = 0;
-  int value = 0;
-  GPTQB_CUDA(cudaGetDevice(&device));
-  GPTQB_CUDA(cudaDeviceGetAttribute(&value, which, device));
-  return value;
-}
-
 class TilesCuda : public MatmulKernel {
  public:
   std::string_view layout() const override { return matmul_limits(kName).layout; }
@@ -24,19 +16,25 @@ class TilesCuda : public MatmulKernel {
     return matmul_refusal(kName, problem, device);
   }
   // For one sum an output, where activations come in parts.
-  int64_t workspace_bytes(const MatmulProblem& problem, const MatmulDevice&) const override {
-    const int64_t rows = (problem.n + kTileRows - 1) / kTileRows * kTileRows;
-    return problem.m * rows * static_cast<int64_t>(sizeof(float));
+  int64_t workspace_bytes(const PackedShape& weight, int64_t m,
+                          const MatmulDevice&) const override {
+    return m * weight.packed_rows * static_cast<int64_t>(sizeof(float));
   }
 
   void launch(const MatmulArguments& arguments, void* stream) const override {
     check_alignment(arguments);
-    const int64_t capability = 10 * attribute(cudaDevAttrComputeCapabilityMajor) +
-                               attribute(cudaDevAttrComputeCapabilityMinor);
+    // Bulk copies are in code for 9.0a alone; other devices run that of 8.0.
+    bool bulk = false;
+#ifdef GPTQB_SM90A
+    bulk = cuda_attribute(cudaDevAttrComputeCapabilityMajor) == 9 &&
+           cuda_attribute(cudaDevAttrComputeCapabilityMinor) == 0;
+#endif
     const TilesLaunch launch{
-        arguments,
-        plan_tiles(arguments.weight.shape, arguments.m, attribute(cudaDevAttrMultiProcessorCount),
-                   attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin), capability)};
+        arguments, plan_tiles(arguments.weight.shape, arguments.m,
+                              cuda_attribute(cudaDevAttrMultiProcessorCount),
+                              cuda_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin), bulk)};
+    if (launch.plan.slots == 0)
+      throw Error("kernel cuda_tiles", "expected more shared memory than this device has");
     switch (arguments.weight.shape.bits) {
       case 2:
         return launch_tiles<2>(launch, stream);

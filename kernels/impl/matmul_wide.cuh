@@ -310,7 +310,7 @@ __global__ void __launch_bounds__(kThreads, blocks_at_once(kTokens))
     store_sums<kTokens, T>(sums, launch, tile);
   }
 #else
-  __trap();  // the limits of cuda_wide say no
+  __trap();  // its launch says no
 #endif
 }
 

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "kernels/cuda_check.h"
 #include "kernels/device/half_vector.cuh"
 #include "kernels/matmul.h"
@@ -12,14 +10,6 @@ namespace {
 
 constexpr std::string_view kName = "cuda_wide";
 constexpr int kThreads = 256;
-
-int attribute(cudaDeviceAttr which) {
-  int device = 0;
-  int value = 0;
-  GPTQB_CUDA(cudaGetDevice(&device));
-  GPTQB_CUDA(cudaDeviceGetAttribute(&value, which, device));
-  return value;
-}
 
 // A thread takes one packed column of all tokens.
 __global__ void __launch_bounds__(kThreads) gather_inputs_kernel(WideLaunch launch) {
@@ -65,30 +55,24 @@ class WideCuda : public MatmulKernel {
  public:
   std::string_view layout() const override { return matmul_limits(kName).layout; }
   std::string refusal(const MatmulProblem& problem, const MatmulDevice& device) const override {
-#ifndef GPTQB_SM90A
-    return "expected a build with CUDA architecture 90a, got one without";
-#endif
     return matmul_refusal(kName, problem, device);
   }
-  // For activations in packed order, and for the sums of as many splits as there may be.
-  int64_t workspace_bytes(const MatmulProblem& problem, const MatmulDevice& device) const override {
-    const auto padded = [](int64_t size, int64_t to) { return (size + to - 1) / to * to; };
-    const int64_t rows = padded(problem.n, kTileRows);
-    // Each group may be padded to its scale span.
-    const int64_t groups = problem.group_size < 1 ? 1 : problem.k / problem.group_size + 1;
-    const int64_t columns = padded(problem.k, kTileColumns) + groups * kTileColumns;
-    const int64_t tiles = padded(problem.n, WidePlan::kRows) / WidePlan::kRows;
-    const int64_t splits = wide_most_splits(tiles, 2 * device.multiprocessors);
-    return padded(problem.m * columns * 2, 128) +
-           (splits > 1 ? splits * problem.m * rows * int64_t{4} : 0);
+  int64_t workspace_bytes(const PackedShape& weight, int64_t m,
+                          const MatmulDevice& device) const override {
+    return wide_workspace_bytes(weight, m, device.multiprocessors);
   }
 
   void launch(const MatmulArguments& arguments, void* stream) const override {
     check_alignment(arguments);
-    const WideLaunch launch{
-        arguments,
-        plan_wide(arguments.weight.shape, arguments.m, attribute(cudaDevAttrMultiProcessorCount),
-                  attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin))};
+#ifndef GPTQB_SM90A
+    throw Error("kernel cuda_wide",
+                "expected a build with CUDA architecture 90a, got one without. Add it to "
+                "CMAKE_CUDA_ARCHITECTURES");
+#endif
+    const WideLaunch launch{arguments,
+                            plan_wide(arguments.weight.shape, arguments.m,
+                                      cuda_attribute(cudaDevAttrMultiProcessorCount),
+                                      cuda_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin))};
     switch (arguments.weight.shape.bits) {
       case 2:
         return launch_wide<2>(launch, stream);

@@ -52,11 +52,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
 }  // namespace
 
 int64_t fold_words_partials() {
-  int device = 0;
-  int multiprocessors = 0;
-  GPTQB_CUDA(cudaGetDevice(&device));
-  GPTQB_CUDA(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
-  return static_cast<int64_t>(multiprocessors) * kBlocksPerMultiprocessor;
+  return int64_t{cuda_attribute(cudaDevAttrMultiProcessorCount)} * kBlocksPerMultiprocessor;
 }
 
 void fold_words_cuda(const void* data, int64_t bytes, uint32_t* partials, void* stream) {

@@ -308,14 +308,7 @@ __global__ void __launch_bounds__(kTile) add_splits_kernel(SecondMoments problem
   problem.sum[row * problem.features + column] = sum;
 }
 
-int attribute(cudaDeviceAttr which) {
-  int device = 0, value = 0;
-  GPTQB_CUDA(cudaGetDevice(&device));
-  GPTQB_CUDA(cudaDeviceGetAttribute(&value, which, device));
-  return value;
-}
-
-int64_t clusters() { return attribute(cudaDevAttrMultiProcessorCount) / kBlocks; }
+int64_t clusters() { return cuda_attribute(cudaDevAttrMultiProcessorCount) / kBlocks; }
 
 // Whole tiles for full rounds of all clusters; the others in as many splits as leave the fewest
 // clusters idle, of whole sums of tokens_at_once.
@@ -345,8 +338,8 @@ bool has_second_moments_cuda() {
 #ifndef GPTQB_SM90A
   return false;  // built for other architectures
 #endif
-  return attribute(cudaDevAttrComputeCapabilityMajor) == 9 &&
-         attribute(cudaDevAttrComputeCapabilityMinor) == 0;
+  return cuda_attribute(cudaDevAttrComputeCapabilityMajor) == 9 &&
+         cuda_attribute(cudaDevAttrComputeCapabilityMinor) == 0;
 }
 
 int64_t second_moments_workspace(int64_t tokens, int64_t features, int64_t tokens_at_once) {

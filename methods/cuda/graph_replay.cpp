@@ -32,11 +32,16 @@ void GraphReplay::record(const Work& work, const at::Tensor& example) {
     const c10::cuda::CUDAStreamGuard current(stream);
     work(next->input);
     stream.synchronize();
-    // One pool for all recordings, so that each one uses again what the last one used. Other
-    // threads read and write beside this one.
+    // One pool for all recordings, so that each one uses again what the one before the last used.
+    // Other threads read and write beside this one.
     next->graph.capture_begin(recording_ ? recording_->graph.pool() : at::cuda::MempoolId_t{0, 0},
                               cudaStreamCaptureModeThreadLocal);
-    next->outputs = work(next->input);
+    try {
+      next->outputs = work(next->input);
+    } catch (...) {
+      next->graph.capture_end();  // or the stream would go on recording
+      throw;
+    }
     next->graph.capture_end();
   }
   recording_ = std::move(next);

@@ -22,6 +22,7 @@ using kernels::HalfType;
 using kernels::MatmulArguments;
 using kernels::MatmulDevice;
 using kernels::MatmulProblem;
+using kernels::PackedShape;
 using test::message_of;
 using testing::AllOf;
 using testing::ElementsAre;
@@ -37,7 +38,9 @@ class FaultyKernel final : public kernels::MatmulKernel {
   std::string refusal(const MatmulProblem& problem, const MatmulDevice& device) const override {
     return right_->refusal(problem, device);
   }
-  int64_t workspace_bytes(const MatmulProblem&, const MatmulDevice&) const override { return 64; }
+  int64_t workspace_bytes(const PackedShape&, int64_t, const MatmulDevice&) const override {
+    return 64;
+  }
   void launch(const MatmulArguments& arguments, void* stream) const override {
     right_->launch(arguments, stream);
     fault_(arguments, launches_++);

@@ -17,6 +17,7 @@
 #include "kernels/matmul_limits.h"
 #include "kernels/timing.h"
 #include "methods/device_stream.h"
+#include "methods/half_type.h"
 #include "tests/support/matmul_problem.h"
 #include "tests/support/message.h"
 
@@ -30,10 +31,6 @@ using test::MatmulData;
 using testing::HasSubstr;
 
 const at::Device kDevice(at::kCUDA, 0);
-
-at::ScalarType scalar_type(HalfType type) {
-  return type == HalfType::kFloat16 ? at::kHalf : at::kBFloat16;
-}
 
 // Device memory between two guards, which nothing may write.
 class Guarded {
@@ -97,7 +94,8 @@ class MatmulCuda : public testing::TestWithParam<std::string> {
     const SideStream stream(kDevice);
     problem.m = x.size(0);
     const int64_t outputs = problem.m * problem.n;
-    const Guarded workspace(kernel_->workspace_bytes(problem, device_), 0xFF);  // NaN
+    const Guarded workspace(kernel_->workspace_bytes(packed.view(0).shape, problem.m, device_),
+                            0xFF);  // NaN
     kernels::MatmulArguments arguments;
     arguments.m = problem.m;
     arguments.type = problem.type;
@@ -316,8 +314,9 @@ TEST_P(MatmulCuda, ManyLaunchesGiveTheSameBits) {
     const SideStream stream(kDevice);
     at::manual_seed(1);
     const auto x = at::randn({m, k}, at::device(kDevice)).to(at::kHalf);
-    const auto workspace = at::zeros({kernel_->workspace_bytes(problem, device_) + 16},
-                                     at::device(kDevice).dtype(at::kByte));
+    const auto workspace =
+        at::zeros({kernel_->workspace_bytes(packed.view(0).shape, problem.m, device_) + 16},
+                  at::device(kDevice).dtype(at::kByte));
     at::Tensor first;
     int64_t other = 0;
     for (int i = 0; i < 200; ++i) {
@@ -350,8 +349,9 @@ TEST_P(MatmulCuda, AGraphFollowsItsInput) {
     at::manual_seed(1);
     auto x = at::randn({m, 4096}, at::device(kDevice)).to(at::kHalf);
     auto y = at::full({m, 4096}, NAN, x.options());
-    const auto workspace = at::zeros({kernel_->workspace_bytes(problem, device_) + 16},
-                                     at::device(kDevice).dtype(at::kByte));
+    const auto workspace =
+        at::zeros({kernel_->workspace_bytes(packed.view(0).shape, problem.m, device_) + 16},
+                  at::device(kDevice).dtype(at::kByte));
     const auto timer = kernels::time_on_cuda(
         [&](int64_t copy, void* handle) {
           kernels::MatmulArguments arguments;
@@ -396,8 +396,9 @@ TEST_P(MatmulCuda, OffsetsGoBeyond32Bits) {
     const SideStream stream(kDevice);
     const auto x = at::randn({kRowsOfX, k}, at::device(kDevice).dtype(at::kHalf));
     const auto y = at::full({kRowsOfX, n}, NAN, x.options());
-    const auto workspace = at::zeros({kernel_->workspace_bytes(problem, device_) + 16},
-                                     at::device(kDevice).dtype(at::kByte));
+    const auto workspace =
+        at::zeros({kernel_->workspace_bytes(packed.view(0).shape, problem.m, device_) + 16},
+                  at::device(kDevice).dtype(at::kByte));
     kernels::MatmulArguments arguments;
     arguments.m = kRowsOfX;
     arguments.weight = packed.view(0);

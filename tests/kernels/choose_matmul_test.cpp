@@ -21,7 +21,8 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 constexpr MatmulDevice kCpu{};
-constexpr MatmulDevice kH200{.cuda = true, .capability = 90, .multiprocessors = 132};
+constexpr MatmulDevice kH200{
+    .cuda = true, .capability = 90, .multiprocessors = 132, .shared_bytes = 232448};
 
 MatmulProblem problem_of(int64_t bits, int64_t group_size, int64_t m = 1) {
   MatmulProblem problem;
@@ -118,6 +119,17 @@ TEST(ChooseMatmul, TakesTheFastestThatRunsThere) {
       "checked on a GPU");
   EXPECT_EQ(message_of([] { choose_matmul(problem_of(4, 128, 33), kH200, "cuda_tiles"); }),
             "[kernel cuda_tiles] expected at most 32 rows of activations, got 33");
+}
+
+// 99 KB a block, as on compute capability 8.6, 8.9 and 12.0.
+TEST(ChooseMatmul, SharedMemoryDecidesToo) {
+  MatmulDevice small = cuda_of(89);
+  small.shared_bytes = int64_t{99} * 1024;
+  EXPECT_EQ(choose_matmul(problem_of(4, 128, 1), small).kernel, "cuda_tiles");
+  EXPECT_EQ(choose_matmul(problem_of(4, 128, 32), small).kernel, "cuda_plain");
+  EXPECT_THAT(message_of([&] { choose_matmul(problem_of(8, 128, 32), small, "cuda_tiles"); }),
+              HasSubstr("expected a device with more shared memory for 8 bits and 32 rows of "
+                        "activations, got one of 101376 bytes a block"));
 }
 
 TEST(ChooseMatmul, DevicesTooOldAreRefusedWithTheReason) {

@@ -48,7 +48,7 @@ std::vector<uint16_t> result_of(const MatmulKernel& kernel, const MatmulData& da
   constexpr size_t kGuard = 64;  // keeps y 16-byte aligned
   constexpr uint16_t kMark = 0x7a5a;
   const auto count = static_cast<size_t>(data.of.m * data.of.n);
-  const int64_t workspace_bytes = kernel.workspace_bytes(data.problem(), kCpu);
+  const int64_t workspace_bytes = kernel.workspace_bytes(weight.shape(), data.of.m, kCpu);
   std::vector<uint16_t> first;
   for (int turn = 0; turn < 2; ++turn) {
     std::vector<uint16_t> y(count + 2 * kGuard, kMark);

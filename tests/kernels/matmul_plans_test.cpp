@@ -2,7 +2,6 @@
 // fits.
 #include <gtest/gtest.h>
 
-#include "common/error.h"
 #include "kernels/matmul_tiles.h"
 #include "kernels/matmul_wide.h"
 #include "kernels/tile_layout.h"
@@ -42,7 +41,7 @@ TEST(TilesPlan, CoversAllColumnsInWhatMemoryThereIs) {
   for_each_shape([](const PackedShape& shape) {
     const int64_t blocks = shape.packed_columns / kTileColumns;
     for (const int64_t m : {1, 8, 9, 16, 17, 32}) {
-      const TilesPlan plan = plan_tiles(shape, m, kH200Processors, kH200Shared, 90);
+      const TilesPlan plan = plan_tiles(shape, m, kH200Processors, kH200Shared, true);
       EXPECT_LE(m, 8 * plan.eights);
       EXPECT_GE(plan.slots, 1);
       EXPECT_LE(plan.shared_bytes, kH200Shared);
@@ -56,19 +55,24 @@ TEST(TilesPlan, CoversAllColumnsInWhatMemoryThereIs) {
 
 TEST(TilesPlan, OneTokenNeedsNoParts) {
   const auto shape = shape_of(49152, 12288, 4, 128, true);
-  EXPECT_EQ(plan_tiles(shape, 1, kH200Processors, kH200Shared, 90).parts, 1);
-  EXPECT_GT(plan_tiles(shape, 16, kH200Processors, kH200Shared, 90).parts, 1);
+  EXPECT_EQ(plan_tiles(shape, 1, kH200Processors, kH200Shared, true).parts, 1);
+  EXPECT_GT(plan_tiles(shape, 16, kH200Processors, kH200Shared, true).parts, 1);
 }
 
-// compute capability 8.6 and 8.9: 99 KB a block.
-TEST(TilesPlan, OlderDevicesTakeTwoCopiesAndSayWhereMemoryEnds) {
-  const TilesPlan plan =
-      plan_tiles(shape_of(4096, 4096, 4, 128, true), 1, 84, int64_t{99} * 1024, 86);
-  EXPECT_FALSE(plan.bulk);
-  EXPECT_EQ(plan.slots, TilesPlan::kSlotsBefore90);
-  EXPECT_LE(plan.shared_bytes, int64_t{99} * 1024);
-  EXPECT_THROW(plan_tiles(shape_of(4096, 4096, 8, 16, false), 32, 84, int64_t{99} * 1024, 86),
-               Error);
+// What is not Hopper waits for a fixed number of copies: it has as many slots, or none.
+TEST(TilesPlan, WithoutBulkCopiesThereAreTwoSlotsOrNone) {
+  for_each_shape([](const PackedShape& shape) {
+    for (const int64_t kilobytes : {99, 163, 227})
+      for (const int64_t m : {1, 16, 32}) {
+        const TilesPlan plan = plan_tiles(shape, m, 84, kilobytes * 1024, false);
+        if (plan.slots == 0) continue;
+        EXPECT_EQ(plan.slots, TilesPlan::kSlotsWithoutBulk);
+        EXPECT_LE(plan.shared_bytes, kilobytes * 1024);
+      }
+  });
+  const auto shape = shape_of(4096, 4096, 4, 128, true);
+  EXPECT_GT(plan_tiles(shape, 1, 84, int64_t{99} * 1024, false).slots, 0);
+  EXPECT_EQ(plan_tiles(shape, 32, 84, int64_t{99} * 1024, false).slots, 0);
 }
 
 TEST(WidePlan, CoversEachOutputAndColumnOnce) {
@@ -84,8 +88,30 @@ TEST(WidePlan, CoversEachOutputAndColumnOnce) {
       EXPECT_LT((plan.splits - 1) * plan.split_blocks, blocks);
       EXPECT_GE(plan.stages, 2);
       EXPECT_LE(plan.shared_bytes, kH200Shared);
+      // Two blocks share a multiprocessor's memory, of which each leaves 1 KB to the system.
+      if (plan.tokens <= wide_small_tokens()) {
+        EXPECT_LE(2 * (plan.shared_bytes + 1024), kH200Shared + 1024);
+      }
     }
   });
+}
+
+TEST(WidePlan, TheWorkspaceHoldsWhatALaunchUses) {
+  for_each_shape([](PackedShape shape) {
+    for (const bool ordered : {false, true})
+      for (const int64_t m : {1, 33, 4096}) {
+        shape.ordered = ordered;
+        const WidePlan plan = plan_wide(shape, m, kH200Processors, kH200Shared);
+        EXPECT_EQ(plan.gathers, ordered || shape.columns % 8 != 0);
+        int64_t bytes = 0;
+        if (plan.gathers) bytes += (m * shape.packed_columns * 2 + 127) / 128 * 128;
+        EXPECT_EQ(plan.gathered_bytes, bytes);
+        if (plan.splits > 1) bytes += plan.splits * m * shape.packed_rows * 4;
+        EXPECT_EQ(wide_workspace_bytes(shape, m, kH200Processors), bytes);
+      }
+  });
+  // As many tiles as multiprocessors, or more, need no sums beside y.
+  EXPECT_EQ(wide_workspace_bytes(shape_of(32768, 64, 4, 128, true), 70'000, kH200Processors), 0);
 }
 
 TEST(WidePlan, FewTilesSplitTheirColumns) {

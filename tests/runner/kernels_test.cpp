@@ -74,7 +74,7 @@ TEST(BenchCommand, AWrongKernelFailsTheRun) {
                         const kernels::MatmulDevice&) const override {
       return "";
     }
-    int64_t workspace_bytes(const kernels::MatmulProblem&,
+    int64_t workspace_bytes(const kernels::PackedShape&, int64_t,
                             const kernels::MatmulDevice&) const override {
       return 0;
     }
