@@ -16,20 +16,11 @@
 
 #include "common/progress.h"
 #include "eval/kernel_bench_spec.h"
+#include "eval/kernel_cases.h"
 #include "eval/kernel_row.h"
 #include "kernels/matmul.h"
 
 namespace gptqb {
-
-// Where kernels come from: the registry, or for tests a wrong one.
-struct KernelSource {
-  std::vector<std::string> names;
-  std::function<kernels::MatmulChoice(const kernels::MatmulProblem&, const kernels::MatmulDevice&,
-                                      const std::string& wanted)>
-      choose;
-  std::function<std::unique_ptr<kernels::MatmulKernel>(const std::string& name)> make;
-};
-const KernelSource& registered_kernels();
 
 struct KernelFailure {
   std::string name;

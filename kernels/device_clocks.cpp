@@ -31,7 +31,6 @@ class Nvml {
     clocks.clock_mhz = number(clock_, device, kMultiprocessors);
     clocks.clock_max_mhz = number(clock_max_, device, kMultiprocessors);
     clocks.memory_mhz = number(clock_, device, kMemory);
-    clocks.temperature = number(temperature_, device, kOfTheChip);
     unsigned long long mask = 0;
     if (reasons_ != nullptr && reasons_(device, &mask) == 0)
       clocks.throttled = throttle_reasons(mask);
@@ -43,7 +42,7 @@ class Nvml {
   using Handle = int (*)(const char*, void**);
   using Number = int (*)(void*, int, unsigned*);
   using Mask = int (*)(void*, unsigned long long*);
-  static constexpr int kMultiprocessors = 1, kMemory = 2, kOfTheChip = 0;
+  static constexpr int kMultiprocessors = 1, kMemory = 2;
 
   Nvml() {
     void* library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -55,7 +54,6 @@ class Nvml {
     handle_ = reinterpret_cast<Handle>(dlsym(library, "nvmlDeviceGetHandleByPciBusId_v2"));
     clock_ = reinterpret_cast<Number>(dlsym(library, "nvmlDeviceGetClockInfo"));
     clock_max_ = reinterpret_cast<Number>(dlsym(library, "nvmlDeviceGetMaxClockInfo"));
-    temperature_ = reinterpret_cast<Number>(dlsym(library, "nvmlDeviceGetTemperature"));
     // Renamed in later versions, which keep the old name.
     reasons_ = reinterpret_cast<Mask>(dlsym(library, "nvmlDeviceGetCurrentClocksThrottleReasons"));
     if (init == nullptr || handle_ == nullptr)
@@ -71,7 +69,7 @@ class Nvml {
 
   std::string unavailable_;
   Handle handle_ = nullptr;
-  Number clock_ = nullptr, clock_max_ = nullptr, temperature_ = nullptr;
+  Number clock_ = nullptr, clock_max_ = nullptr;
   Mask reasons_ = nullptr;
 };
 

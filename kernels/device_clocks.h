@@ -12,7 +12,6 @@ struct DeviceClocks {
   int64_t clock_mhz = 0;    // of the multiprocessors; on the CPU the mean over its cores
   int64_t clock_max_mhz = 0;
   int64_t memory_mhz = 0;              // 0 on the CPU
-  int64_t temperature = 0;             // degrees Celsius; 0: unknown
   std::vector<std::string> throttled;  // why clocks are lower than asked for: "power cap" ...
 };
 
