@@ -34,4 +34,21 @@ std::string matmul_refusal(std::string_view kernel, const MatmulProblem& problem
 // The part of it that is the same for all: sizes, bits, groups.
 std::string matmul_refusal(const MatmulProblem& problem);
 
+// A kernel whose limits are a row of the table, and that needs no workspace unless it says so.
+class LimitedKernel : public MatmulKernel {
+ public:
+  // `name` as in kernels.def; it stays where it is.
+  explicit LimitedKernel(std::string_view name) : name_(name) {}
+  std::string_view layout() const override { return matmul_limits(name_).layout; }
+  std::string refusal(const MatmulProblem& problem, const MatmulDevice& device) const override {
+    return matmul_refusal(name_, problem, device);
+  }
+  int64_t workspace_bytes(const PackedShape&, int64_t, const MatmulDevice&) const override {
+    return 0;
+  }
+
+ private:
+  std::string_view name_;
+};
+
 }  // namespace gptqb::kernels

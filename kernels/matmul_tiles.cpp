@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <string>
 
+#include "common/round_up.h"
 #include "kernels/tile_layout.h"
 
 namespace gptqb::kernels {
 namespace {
 
 constexpr int64_t kAlignment = 128;
-
-int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 // Copies that should be under way, and how many are worth their memory.
 constexpr int64_t kFewSlots = 3;
@@ -26,14 +25,16 @@ TilesPlan plan_tiles(const PackedShape& shape, int64_t m, int64_t multiprocessor
   plan.eights = m <= 8 && plan.bulk ? 1 : m <= 16 ? 2 : 4;
   const int64_t warps = tiles_warps(plan.eights);
   const int64_t spans = shape.scale_span < kTileColumns ? kTileColumns / shape.scale_span : 1;
-  plan.slot_bytes = aligned(warps * (tile_words(shape.bits) * 4 + spans * kTileRows * 2 +
-                                     (shape.symmetric ? 0 : spans * kTileRows)));
+  plan.slot_bytes = round_up(warps * (tile_words(shape.bits) * 4 + spans * kTileRows * 2 +
+                                      (shape.symmetric ? 0 : spans * kTileRows)),
+                             kAlignment);
 
   const int64_t blocks = shape.packed_columns / kTileColumns;
   const int64_t fixed = tiles_fixed_bytes(plan.eights);
   const auto input_sums = [&](int64_t part) { return part * spans * 8 * plan.eights * 4; };
   const auto inputs = [&](int64_t part) {
-    return aligned(input_sums(part) + m * (part * kTileColumns + tiles_input_pad()) * 2);
+    return round_up(input_sums(part) + m * (part * kTileColumns + tiles_input_pad()) * 2,
+                    kAlignment);
   };
   const auto slots_beside = [&](int64_t part) {
     return (shared_limit - fixed - inputs(part)) / plan.slot_bytes;
@@ -43,10 +44,9 @@ TilesPlan plan_tiles(const PackedShape& shape, int64_t m, int64_t multiprocessor
   plan.part_blocks = blocks;
   for (int64_t parts = 2; slots_beside(plan.part_blocks) < fewest && plan.part_blocks > warps;
        ++parts) {
-    const int64_t even = (blocks + parts - 1) / parts;
-    plan.part_blocks = (even + warps - 1) / warps * warps;
+    plan.part_blocks = round_up(divide_up(blocks, parts), warps);
   }
-  plan.parts = (blocks + plan.part_blocks - 1) / plan.part_blocks;
+  plan.parts = divide_up(blocks, plan.part_blocks);
   const int64_t slots = std::min(slots_beside(plan.part_blocks), kManySlots);
   plan.slots =
       static_cast<int>(plan.bulk                              ? std::max<int64_t>(slots, 0)
@@ -64,7 +64,7 @@ std::string tiles_memory_refusal(const MatmulProblem& problem, const MatmulDevic
   shape.bits = problem.bits;
   shape.symmetric = problem.symmetric;
   shape.packed_rows = kTileRows;
-  shape.packed_columns = (problem.k + kTileColumns - 1) / kTileColumns * kTileColumns;
+  shape.packed_columns = round_up(problem.k, kTileColumns);
   // The largest span that a group is made of, as far as memory depends on it.
   shape.scale_span = kTileColumns;
   if (problem.group_size > 0 && problem.group_size < problem.k)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/round_up.h"
 #include "kernels/tile_layout.h"
 
 namespace gptqb::kernels {
@@ -17,9 +18,6 @@ constexpr double kBytesOfAll = 4.4e6;
 constexpr double kProductsOfOne = 4.9e6;
 constexpr double kAddTime = 2;
 
-int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-int64_t rounds(int64_t work, int64_t workers) { return (work + workers - 1) / workers; }
-
 }  // namespace
 
 WidePlan plan_wide(const PackedShape& shape, int64_t m, int64_t multiprocessors,
@@ -28,15 +26,16 @@ WidePlan plan_wide(const PackedShape& shape, int64_t m, int64_t multiprocessors,
   plan.tokens = 16;
   while (plan.tokens < m && plan.tokens < 256) plan.tokens *= 2;
   // Half tiles where they fill the last round better: a tile of 128 takes a little over half.
-  const int64_t row_tiles = rounds(shape.packed_rows, WidePlan::kRows);
+  const int64_t row_tiles = divide_up(shape.packed_rows, WidePlan::kRows);
   if (plan.tokens == 256) {
-    const int64_t large = 2 * rounds(row_tiles * rounds(m, 256), multiprocessors);
-    const int64_t small = rounds(row_tiles * rounds(m, 128), multiprocessors);
+    const int64_t large = 2 * divide_up(row_tiles * divide_up(m, 256), multiprocessors);
+    const int64_t small = divide_up(row_tiles * divide_up(m, 128), multiprocessors);
     if (20 * large > 23 * small) plan.tokens = 128;
   }
   const int64_t spans = shape.scale_span < kTileColumns ? kTileColumns / shape.scale_span : 1;
-  plan.stage_bytes = aligned(int64_t{plan.tokens} * kTileColumns * 2 +
-                             WidePlan::kRows * (kTileColumns * shape.bits / 8 + spans * 3));
+  plan.stage_bytes = round_up(int64_t{plan.tokens} * kTileColumns * 2 +
+                                  WidePlan::kRows * (kTileColumns * shape.bits / 8 + spans * 3),
+                              kAlignment);
   const int64_t at_once = plan.tokens <= wide_small_tokens() ? 2 : 1;
   const int64_t limit = at_once == 2 ? shared_limit / 2 - 1024 : shared_limit;
   plan.stages = static_cast<int>(
@@ -44,7 +43,7 @@ WidePlan plan_wide(const PackedShape& shape, int64_t m, int64_t multiprocessors,
   plan.shared_bytes = kAlignment + kBarrierBytes + plan.stages * plan.stage_bytes;
 
   plan.row_tiles = row_tiles;
-  plan.token_tiles = rounds(m, plan.tokens);
+  plan.token_tiles = divide_up(m, plan.tokens);
   const int64_t blocks = shape.packed_columns / kTileColumns;
   const int64_t tiles = plan.row_tiles * plan.token_tiles;
   const int64_t workers = multiprocessors * at_once;
@@ -56,10 +55,10 @@ WidePlan plan_wide(const PackedShape& shape, int64_t m, int64_t multiprocessors,
       static_cast<double>(at_once) * std::max(codes / kBytesOfOne, products / kProductsOfOne);
   double best = 0;
   for (int64_t splits = 1; splits <= std::min(blocks, wide_most_splits(tiles, workers)); ++splits) {
-    const int64_t each = rounds(blocks, splits);
-    const int64_t used = rounds(blocks, each);
+    const int64_t each = divide_up(blocks, splits);
+    const int64_t used = divide_up(blocks, each);
     const double sums = static_cast<double>(2 * used * m * shape.packed_rows * 4) / kBytesOfAll;
-    const double time = static_cast<double>(rounds(tiles * used, workers) * each) * block_time +
+    const double time = static_cast<double>(divide_up(tiles * used, workers) * each) * block_time +
                         (used > 1 ? kAddTime + sums : 0);
     if (best != 0 && time >= best) continue;
     best = time;
@@ -67,7 +66,7 @@ WidePlan plan_wide(const PackedShape& shape, int64_t m, int64_t multiprocessors,
     plan.split_blocks = each;
   }
   plan.gathers = shape.ordered || shape.columns % 8 != 0;
-  if (plan.gathers) plan.gathered_bytes = (m * shape.packed_columns * 2 + 127) / 128 * 128;
+  if (plan.gathers) plan.gathered_bytes = round_up(m * shape.packed_columns * 2, 128);
   return plan;
 }
 

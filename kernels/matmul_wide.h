@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "common/round_up.h"
 #include "kernels/matmul.h"
 
 namespace gptqb::kernels {
@@ -34,7 +35,7 @@ constexpr int wide_small_tokens() { return 32; }
 
 // Splits of columns that are considered: enough for two rounds of all workers.
 constexpr int64_t wide_most_splits(int64_t tiles, int64_t workers) {
-  const int64_t most = (2 * workers + tiles - 1) / tiles;
+  const int64_t most = divide_up(2 * workers, tiles);
   return most < 1 ? 1 : most > 16 ? 16 : most;
 }
 

@@ -8,16 +8,13 @@
 #include <numeric>
 
 #include "common/error.h"
+#include "common/round_up.h"
 #include "common/text.h"
 #include "kernels/half_bits.h"
 #include "kernels/impl/parallel.h"
 
 namespace gptqb::kernels {
 namespace {
-
-int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 bool one_group(const QuantView& view) {
   return view.group_size == -1 || view.group_size >= view.columns;

@@ -14,6 +14,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "common/round_up.h"
+
 namespace gptqb {
 
 // Calls work(begin, end) for parts that cover [0, total): each a multiple of `step` long (but for
@@ -25,7 +27,6 @@ namespace gptqb {
 template <class MakeWork>
 void parallel_parts_of(int64_t total, int64_t largest, int64_t step, const MakeWork& make_work) {
   if (total <= 0) return;
-  const auto divide_up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   const int64_t threads = at::get_num_threads();
   const int64_t wanted = threads * divide_up(total, threads * largest);
   const int64_t length = divide_up(divide_up(total, wanted), step) * step;

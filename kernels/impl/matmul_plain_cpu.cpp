@@ -17,15 +17,9 @@ double weight_at(const PackedView& weight, int64_t row, int64_t column) {
          static_cast<double>(tiles_code(shape, weight.codes, row, column) - zero);
 }
 
-class PlainCpu : public MatmulKernel {
+class PlainCpu : public LimitedKernel {
  public:
-  std::string_view layout() const override { return matmul_limits(kName).layout; }
-  std::string refusal(const MatmulProblem& problem, const MatmulDevice& device) const override {
-    return matmul_refusal(kName, problem, device);
-  }
-  int64_t workspace_bytes(const PackedShape&, int64_t, const MatmulDevice&) const override {
-    return 0;
-  }
+  PlainCpu() : LimitedKernel(kName) {}
 
   void launch(const MatmulArguments& arguments, void* /*stream*/) const override {
     const PackedView& weight = arguments.weight;

@@ -50,15 +50,9 @@ __global__ void __launch_bounds__(32 * kWarps) matmul_plain_kernel(MatmulArgumen
   }
 }
 
-class PlainCuda : public MatmulKernel {
+class PlainCuda : public LimitedKernel {
  public:
-  std::string_view layout() const override { return matmul_limits(kName).layout; }
-  std::string refusal(const MatmulProblem& problem, const MatmulDevice& device) const override {
-    return matmul_refusal(kName, problem, device);
-  }
-  int64_t workspace_bytes(const PackedShape&, int64_t, const MatmulDevice&) const override {
-    return 0;
-  }
+  PlainCuda() : LimitedKernel(kName) {}
 
   void launch(const MatmulArguments& arguments, void* stream) const override {
     constexpr int64_t kMostBlocks = 1 << 20;

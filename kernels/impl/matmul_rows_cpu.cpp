@@ -17,15 +17,10 @@ struct Release {
   void operator()(std::byte* memory) const { ::operator delete (memory, std::align_val_t{64}); }
 };
 
-class RowsCpu : public MatmulKernel {
+class RowsCpu : public LimitedKernel {
  public:
-  std::string_view layout() const override { return matmul_limits(kName).layout; }
-  std::string refusal(const MatmulProblem& problem, const MatmulDevice& device) const override {
-    return matmul_refusal(kName, problem, device);
-  }
-  int64_t workspace_bytes(const PackedShape&, int64_t, const MatmulDevice&) const override {
-    return 0;
-  }
+  RowsCpu() : LimitedKernel(kName) {}
+
   void launch(const MatmulArguments& arguments, void* /*stream*/) const override {
     multiply_rows(arguments, row_bodies().front());
   }

@@ -12,10 +12,10 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "kernels/cuda_check.h"
 #include "kernels/device/half_vector.cuh"
 #include "kernels/device/hopper.cuh"
 #include "kernels/device/tile_codes.cuh"
+#include "kernels/launch_early.h"
 #include "kernels/matmul_tiles.h"
 #include "kernels/tile_layout.h"
 
@@ -534,20 +534,8 @@ __global__ void __launch_bounds__(kThreads<kEights> + 32, 1)
 
 template <int kBits, int kEights, int kSpan>
 void launch_kernel(const TilesLaunch& launch, cudaStream_t stream) {
-  const auto kernel = matmul_tiles_kernel<kBits, kEights, kSpan>;
-  GPTQB_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  static_cast<int>(launch.plan.shared_bytes)));
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(launch.plan.grid));
-  config.blockDim = dim3(kThreads<kEights> + 32);
-  config.dynamicSmemBytes = static_cast<size_t>(launch.plan.shared_bytes);
-  config.stream = stream;
-  config.attrs = &early;
-  config.numAttrs = launch.plan.bulk ? 1 : 0;
-  GPTQB_CUDA(cudaLaunchKernelEx(&config, kernel, launch));
+  launch_early(matmul_tiles_kernel<kBits, kEights, kSpan>, launch.plan.grid, kThreads<kEights> + 32,
+               launch.plan.shared_bytes, launch.plan.bulk, stream, launch);
 }
 
 template <int kBits, int kEights>

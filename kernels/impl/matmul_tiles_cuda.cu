@@ -9,12 +9,10 @@ namespace {
 
 constexpr std::string_view kName = "cuda_tiles";
 
-class TilesCuda : public MatmulKernel {
+class TilesCuda : public LimitedKernel {
  public:
-  std::string_view layout() const override { return matmul_limits(kName).layout; }
-  std::string refusal(const MatmulProblem& problem, const MatmulDevice& device) const override {
-    return matmul_refusal(kName, problem, device);
-  }
+  TilesCuda() : LimitedKernel(kName) {}
+
   // For one sum an output, where activations come in parts.
   int64_t workspace_bytes(const PackedShape& weight, int64_t m,
                           const MatmulDevice&) const override {

@@ -6,11 +6,11 @@
 
 #include <type_traits>
 
-#include "kernels/cuda_check.h"
 #include "kernels/device/half_vector.cuh"
 #include "kernels/device/hopper.cuh"
 #include "kernels/device/tile_codes.cuh"
 #include "kernels/device/wgmma.cuh"
+#include "kernels/launch_early.h"
 #include "kernels/matmul_wide.h"
 #include "kernels/tensor_map.h"
 #include "kernels/tile_layout.h"
@@ -316,10 +316,6 @@ __global__ void __launch_bounds__(kThreads, blocks_at_once(kTokens))
 
 template <int kBits, int kTokens, int kSpan, bool kFloat16>
 void launch_kernel(const WideLaunch& launch, const void* x, int64_t columns, cudaStream_t stream) {
-  const auto kernel = matmul_wide_kernel<kBits, kTokens, kSpan, kFloat16>;
-  const WidePlan& plan = launch.plan;
-  GPTQB_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  static_cast<int>(plan.shared_bytes)));
   using Place = Stage<kBits, kTokens, kSpan>;
   const PackedView& weight = launch.arguments.weight;
   const int64_t strips = weight.shape.packed_rows / kTileRows;
@@ -336,17 +332,10 @@ void launch_kernel(const WideLaunch& launch, const void* x, int64_t columns, cud
   if (weight.zeros != nullptr)
     maps.zeros = tensor_map(CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, weight.zeros, strips,
                             spans * kTileRows, kStrips, kBoxColumns, CU_TENSOR_MAP_SWIZZLE_NONE);
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(plan.row_tiles * plan.token_tiles * plan.splits));
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = static_cast<size_t>(plan.shared_bytes);
-  config.stream = stream;
-  config.attrs = &early;
-  config.numAttrs = 1;
-  GPTQB_CUDA(cudaLaunchKernelEx(&config, kernel, maps, launch));
+  const WidePlan& plan = launch.plan;
+  launch_early(matmul_wide_kernel<kBits, kTokens, kSpan, kFloat16>,
+               plan.row_tiles * plan.token_tiles * plan.splits, kThreads, plan.shared_bytes,
+               /*early=*/true, stream, maps, launch);
 }
 
 template <int kBits, int kTokens, bool kFloat16>

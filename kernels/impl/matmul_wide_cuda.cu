@@ -51,12 +51,10 @@ dim3 grid_of(int64_t columns, int64_t tokens) {
           static_cast<unsigned>(tokens < kMostTokens ? tokens : kMostTokens)};
 }
 
-class WideCuda : public MatmulKernel {
+class WideCuda : public LimitedKernel {
  public:
-  std::string_view layout() const override { return matmul_limits(kName).layout; }
-  std::string refusal(const MatmulProblem& problem, const MatmulDevice& device) const override {
-    return matmul_refusal(kName, problem, device);
-  }
+  WideCuda() : LimitedKernel(kName) {}
+
   int64_t workspace_bytes(const PackedShape& weight, int64_t m,
                           const MatmulDevice& device) const override {
     return wide_workspace_bytes(weight, m, device.multiprocessors);

@@ -1,0 +1,32 @@
+// Launches whose beginning may overlap with the end of the kernel before. Only included by .cu
+// files.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda_check.h"
+
+namespace gptqb::kernels {
+
+// Queues `kernel` on `stream` with as much dynamic shared memory as it wants. `early`: it may start
+// as soon as the kernel before it in the stream lets it, and waits for that one itself
+// (griddepcontrol.wait). Throws Error if the launch fails.
+template <class... Parameters>
+void launch_early(void (*kernel)(Parameters...), int64_t blocks, int threads, int64_t shared_bytes,
+                  bool early, cudaStream_t stream, const Parameters&... arguments) {
+  GPTQB_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  static_cast<int>(shared_bytes)));
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
+  config.stream = stream;
+  config.attrs = &overlap;
+  config.numAttrs = early ? 1 : 0;
+  GPTQB_CUDA(cudaLaunchKernelEx(&config, kernel, arguments...));
+}
+
+}  // namespace gptqb::kernels
