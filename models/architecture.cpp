@@ -6,7 +6,7 @@
 
 #include "common/error.h"
 #include "common/text.h"
-#include "models/file_weights.h"
+#include "models/packed_weights.h"
 #include "models/synthetic_weights.h"
 
 namespace gptqb {
@@ -64,9 +64,11 @@ std::unique_ptr<CausalLm> open_model(const std::filesystem::path& folder,
     throw Error(
         folder.string(),
         "expected config.json in this folder, got none. A Hugging Face model folder has it.");
+  ConfigReader config(folder / "config.json");
+  const ConfigReader said = config;
   return open_source(
-      ConfigReader(folder / "config.json"),
-      [&] { return std::make_unique<FileWeights>(TensorReader(folder)); }, options);
+      std::move(config), [&] { return folder_weights(folder, said, options.checkpoint_format); },
+      options);
 }
 
 std::unique_ptr<CausalLm> open_synthetic(const SyntheticModel& model, const ModelOptions& options) {

@@ -6,9 +6,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "methods/block_model.h"
 #include "models/synthetic_model.h"
+#include "models/weight_source.h"
 
 namespace gptqb {
 
@@ -19,6 +21,8 @@ class CausalLm : public BlockModel {
   // Longest sequence the model has positions for.
   virtual int64_t max_positions() const = 0;
   virtual std::string architecture() const = 0;
+  // Keys and values that one token adds to a cache, in all blocks together.
+  virtual int64_t cached_per_token() const { return 0; }
   // Ids the config names; empty if it names none.
   virtual std::optional<int64_t> bos_token_id() const = 0;
   virtual std::optional<int64_t> eos_token_id() const = 0;
@@ -30,18 +34,32 @@ class CausalLm : public BlockModel {
   // Identity of the weights: SHA-256 over each safetensors file's header, size and sampled pages,
   // and config.json.
   virtual std::string fingerprint() const = 0;
+
+  // For writing the model: names of its tensors as transformers has them (a tied head left out),
+  // and each on the host in the model's dtype, as the model computes with it; of a linear that was
+  // replaced, and of a replaced end, the one that was loaded.
+  virtual std::vector<std::string> tensor_names() const = 0;
+  virtual at::Tensor tensor(const std::string& name) = 0;
+
+  // Of a packed checkpoint: what of it is packed. Else 0.
+  virtual PackedShare packed_share() const { return {}; }
+  // What a reader of results must know of how the checkpoint was read.
+  virtual std::vector<std::string> notes() const { return {}; }
 };
 
 struct ModelOptions {
   std::string dtype = "auto";  // float16, bfloat16, float32; auto: the checkpoint's
   at::Device device = at::kCPU;
   bool read_ahead = true;  // the next block is read while the loaded one is computed
+  // gptq, gptq_v2, compressed-tensors: how a packed folder is read against its own label; auto: as
+  // packed_linears.h says.
+  std::string checkpoint_format = "auto";
 };
 
 // Opens a Hugging Face folder (config.json, one or several safetensors). Weights are mapped and
-// brought to the device block by block. Throws Error naming file, tensor and key for everything
-// that is missing, malformed, of the wrong shape or dtype, or that this program does not compute
-// exactly.
+// brought to the device block by block; packed ones are dequantized there. Throws Error naming
+// file, tensor and key for everything that is missing, malformed, of the wrong shape or dtype, or
+// that this program does not compute exactly.
 std::unique_ptr<CausalLm> open_model(const std::filesystem::path& folder,
                                      const ModelOptions& options);
 

@@ -13,6 +13,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kSingle = ".safetensors";
+constexpr const char* kIndex = ".safetensors.index.json";
+
 // Names of weight files in formats that run code when they are read.
 std::vector<std::string> pickled_weights(const fs::path& folder) {
   std::vector<std::string> names;
@@ -45,11 +48,20 @@ int64_t first_with_full_exponent(const void* data, int64_t count, Bits exponent)
 
 }  // namespace
 
-TensorReader::TensorReader(const fs::path& folder) : folder_(folder) {
+TensorReader::TensorReader(const fs::path& folder, const std::vector<std::string>& other_names)
+    : folder_(folder) {
   if (!fs::is_directory(folder))
     throw Error(folder.string(), "expected a model folder, got none at this path");
-  const fs::path single = folder / "model.safetensors";
-  const fs::path index = folder / "model.safetensors.index.json";
+  std::string base = "model";
+  const auto with_end = [&](const std::string& name, const char* end) {
+    return folder / (name + end);
+  };
+  for (const std::string& name : other_names)
+    if (!fs::exists(with_end(base, kSingle)) && !fs::exists(with_end(base, kIndex)) &&
+        (fs::exists(with_end(name, kSingle)) || fs::exists(with_end(name, kIndex))))
+      base = name;
+  const fs::path single = with_end(base, kSingle);
+  const fs::path index = with_end(base, kIndex);
   if (fs::exists(single)) {
     files_.emplace_back(single);
     for (const auto& [name, info] : files_[0].tensors()) files_by_tensor_.emplace(name, 0);

@@ -15,11 +15,12 @@ namespace gptqb {
 // Named tensors, mapped and never read as a whole.
 class TensorReader {
  public:
-  // Opens `folder`/model.safetensors, else the shards that model.safetensors.index.json names.
-  // Throws Error: neither is there (with what is there instead: pickled weights are refused), a
-  // shard that is missing or lies outside the folder, an index entry whose shard lacks the tensor,
-  // a tensor in a shard that has no entry.
-  explicit TensorReader(const std::filesystem::path& folder);
+  // Opens `folder`/model.safetensors, else the shards that model.safetensors.index.json names; else
+  // the same for each of `other_names` in place of "model". Throws Error: none is there (with what
+  // is there instead: pickled weights are refused), a shard that is missing or lies outside the
+  // folder, an index entry whose shard lacks the tensor, a tensor in a shard that has no entry.
+  explicit TensorReader(const std::filesystem::path& folder,
+                        const std::vector<std::string>& other_names = {});
 
   const std::filesystem::path& folder() const { return folder_; }
   std::vector<std::string> names() const;

@@ -154,11 +154,6 @@ ModelIdentity check_config(const ConfigReader& config) {
       throw Error(where, "expected a class that ends in ForCausalLM in 'architectures', got " +
                              classes.dump() + ": this is no causal language model.");
   }
-  if (config.has("quantization_config"))
-    throw Error(
-        where,
-        "expected dense weights, got a 'quantization_config': packed checkpoints are not read yet. "
-        "Use the folder they were made from.");
   if (config.has("auto_map") && config.object().at("auto_map").is_object() &&
       config.object().at("auto_map").contains("AutoModelForCausalLM"))
     throw Error(where,

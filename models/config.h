@@ -53,10 +53,10 @@ struct ModelIdentity {
 };
 
 // Checks what holds for every architecture and returns the identity. Throws Error naming key and
-// value: no model_type, a class in `architectures` that is no causal language model, packed weights
-// (quantization_config), model code of the folder's own (auto_map), and settings of relatives of
-// the known architectures that change the result (scaled logits or residuals, softcaps, partial
-// rotary positions, experts, sliding attention in some layers, ...).
+// value: no model_type, a class in `architectures` that is no causal language model, model code of
+// the folder's own (auto_map), and settings of relatives of the known architectures that change the
+// result (scaled logits or residuals, softcaps, partial rotary positions, experts, sliding
+// attention in some layers, ...).
 ModelIdentity check_config(const ConfigReader& config);
 
 }  // namespace gptqb

@@ -135,6 +135,17 @@ int64_t Decoder::parameter_count() const {
   return count;
 }
 
+std::vector<std::string> Decoder::tensor_names() const {
+  std::vector<std::string> names = weights_->names();
+  if (facts_.tied_head) std::erase(names, facts_.head);
+  return names;
+}
+
+at::Tensor Decoder::tensor(const std::string& name) {
+  const auto divided = divided_.find(name);
+  return divided != divided_.end() ? divided->second : weights_->load(name, dtype_, at::kCPU);
+}
+
 ModelSizes Decoder::sizes() const {
   ModelSizes sizes{.blocks = block_count(),
                    .element_bytes = static_cast<int64_t>(c10::elementSize(dtype_)),

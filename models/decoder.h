@@ -28,6 +28,7 @@ struct DecoderFacts {
   bool tied_head = false;
   int64_t vocab_size = 0;
   int64_t max_positions = 0;
+  int64_t kv_width = 0;  // keys and values of one token in one block
   // For planning memory: see ModelSizes.
   int64_t activation_copies = 1;
   int64_t scores_at_once = 0;
@@ -52,10 +53,15 @@ class Decoder : public CausalLm {
   at::Device device() const override { return device_; }
   int64_t vocab_size() const override { return facts_.vocab_size; }
   int64_t max_positions() const override { return facts_.max_positions; }
+  int64_t cached_per_token() const override { return facts_.kv_width * facts_.table.blocks; }
   std::string architecture() const override { return facts_.architecture; }
   std::optional<int64_t> bos_token_id() const override { return bos_token_id_; }
   std::optional<int64_t> eos_token_id() const override { return eos_token_id_; }
   std::string fingerprint() const override { return weights_->fingerprint(); }
+  std::vector<std::string> tensor_names() const override;
+  at::Tensor tensor(const std::string& name) override;
+  PackedShare packed_share() const override { return weights_->packed_share(); }
+  std::vector<std::string> notes() const override { return weights_->notes(); }
   int64_t parameter_count() const override;
   ModelSizes sizes() const override;
 

@@ -8,7 +8,7 @@
 namespace gptqb {
 
 void FileWeights::bind(const TensorTable& table) {
-  in_files_ = match_tensors(table, tensors_);
+  in_files_ = match_tensors(table, tensors_).dense;
   for (const auto& [name, in_file] : in_files_) names_.push_back(name);
 }
 

@@ -29,13 +29,15 @@ class FileWeights : public WeightSource {
   std::string describe(const std::string& name) const override;
   std::string fingerprint() const override { return tensors_.fingerprint(); }
 
+ protected:
+  TensorReader tensors_;
+  std::map<std::string, std::string> in_files_;  // the table's names -> names in the files
+  std::vector<std::string> names_;
+
  private:
   // Each tensor is looked through once.
   void check_finite(const std::string& name, at::ScalarType dtype);
 
-  TensorReader tensors_;
-  std::map<std::string, std::string> in_files_;  // the table's names -> names in the files
-  std::vector<std::string> names_;
   std::mutex known_finite_mutex_;
   std::set<std::string> known_finite_;
 };

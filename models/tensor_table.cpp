@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <string_view>
 
 #include "common/error.h"
 #include "common/text.h"
@@ -21,13 +22,33 @@ bool is_leftover(const std::string& name) {
                      [&](const char* glob) { return glob_match(glob, name); });
 }
 
+// The packed layer that stands for the matrix `in_file`; "" if none does.
+std::string packed_layer(const TensorSpec& spec, const std::string& in_file,
+                         const PackedLinears* packed) {
+  constexpr std::string_view kEnd = ".weight";
+  if (packed == nullptr || spec.shape.size() != 2 || !in_file.ends_with(kEnd)) return "";
+  const std::string layer = in_file.substr(0, in_file.size() - kEnd.size());
+  return packed->has(layer) ? layer : "";
+}
+
+// "<layer>.bias" of a packed layer, all zeros.
+bool is_empty_bias(const std::string& name, const TensorReader& tensors,
+                   const PackedLinears* packed) {
+  constexpr std::string_view kEnd = ".bias";
+  return packed != nullptr && name.ends_with(kEnd) &&
+         packed->has(name.substr(0, name.size() - kEnd.size())) &&
+         tensors.view(name).eq(0).all().item<bool>();
+}
+
 // The spelling of the table's prefix in this checkpoint: the one most of whose tensors are there.
-std::string find_prefix(const TensorTable& table, const TensorReader& tensors) {
+std::string find_prefix(const TensorTable& table, const TensorReader& tensors,
+                        const PackedLinears* packed) {
   const auto present = [&](const std::string& prefix) {
     return std::count_if(table.specs.begin(), table.specs.end(), [&](const TensorSpec& spec) {
       const std::string name = tensor_name(spec.name, 0);
-      return name.starts_with(table.prefix) &&
-             tensors.has(prefix + name.substr(table.prefix.size()));
+      if (!name.starts_with(table.prefix)) return false;
+      const std::string in_file = prefix + name.substr(table.prefix.size());
+      return tensors.has(in_file) || !packed_layer(spec, in_file, packed).empty();
     });
   };
   std::string best = table.prefix;
@@ -54,10 +75,10 @@ std::string tensor_name(const std::string& pattern, int64_t block) {
   return std::string(pattern).replace(place, 2, std::to_string(block));
 }
 
-std::map<std::string, std::string> match_tensors(const TensorTable& table,
-                                                 const TensorReader& tensors) {
-  const std::string prefix = find_prefix(table, tensors);
-  std::map<std::string, std::string> matched;
+MatchedTensors match_tensors(const TensorTable& table, const TensorReader& tensors,
+                             const PackedLinears* packed) {
+  const std::string prefix = find_prefix(table, tensors, packed);
+  MatchedTensors matched;
   std::set<std::string> used;
   std::vector<std::string> missing;
   for (const TensorSpec& spec : table.specs) {
@@ -66,12 +87,22 @@ std::map<std::string, std::string> match_tensors(const TensorTable& table,
       const std::string name = tensor_name(spec.name, block);
       const std::string in_file =
           name.starts_with(table.prefix) ? prefix + name.substr(table.prefix.size()) : name;
+      if (const std::string layer = packed_layer(spec, in_file, packed); !layer.empty()) {
+        packed->layout(layer, spec.shape[0], spec.shape[1]);
+        matched.packed.emplace(name, layer);
+        matched.packed_shapes.emplace(name, spec.shape);
+        for (const std::string& part : packed->tensors_of(layer)) used.insert(part);
+        if (tensors.has(in_file))
+          throw Error(tensors.describe(in_file),
+                      "expected this weight packed or dense, got both in the folder");
+        continue;
+      }
       if (!tensors.has(in_file)) {
         if (!spec.optional) missing.push_back(in_file);
         continue;
       }
       check_tensor(spec, in_file, tensors);
-      matched.emplace(name, in_file);
+      matched.dense.emplace(name, in_file);
       used.insert(in_file);
     }
   }
@@ -80,8 +111,10 @@ std::map<std::string, std::string> match_tensors(const TensorTable& table,
                 "expected tensors that the checkpoint lacks: " + shorten_list(missing));
 
   std::vector<std::string> extra;
-  for (const std::string& name : tensors.names())
-    if (!used.contains(name) && !is_leftover(name)) extra.push_back(name);
+  for (const std::string& name : tensors.names()) {
+    if (used.contains(name) || is_leftover(name)) continue;
+    (is_empty_bias(name, tensors, packed) ? matched.passed_over : extra).push_back(name);
+  }
   if (!extra.empty())
     throw Error(tensors.folder().string(),
                 "expected only tensors that the architecture and config.json call for, got also: " +

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "models/checkpoint.h"
+#include "models/packed_linears.h"
 
 namespace gptqb {
 
@@ -27,11 +28,20 @@ struct TensorTable {
 // `pattern` with its {} replaced by `block`.
 std::string tensor_name(const std::string& pattern, int64_t block);
 
-// Finds each tensor of the table in the checkpoint: names of the table -> names in the files.
-// Throws Error: tensors that are missing, tensors that the table has no entry for (leftovers that
-// are known to be harmless, such as rotary frequencies, are passed over), a wrong shape, a dtype
-// other than F16, BF16, F32.
-std::map<std::string, std::string> match_tensors(const TensorTable& table,
-                                                 const TensorReader& tensors);
+// Where the tensors of a table are.
+struct MatchedTensors {
+  std::map<std::string, std::string> dense;   // names of the table -> names in the files
+  std::map<std::string, std::string> packed;  // weights of packed linears -> layers in the files
+  std::map<std::string, std::vector<int64_t>> packed_shapes;  // the table's, [out, in]
+  std::vector<std::string> passed_over;  // all-zero biases that the architecture does not have
+};
+
+// Finds each tensor of the table in the checkpoint; `packed`: its packed linears, which take the
+// place of matrices "<layer>.weight". Throws Error: tensors that are missing, tensors that the
+// table has no entry for (leftovers that are known to be harmless are passed over: rotary
+// frequencies, and zeros that older packers saved as bias of each packed linear), a wrong shape, a
+// dtype other than F16, BF16, F32; of packed tensors what PackedLinears::layout() throws.
+MatchedTensors match_tensors(const TensorTable& table, const TensorReader& tensors,
+                             const PackedLinears* packed = nullptr);
 
 }  // namespace gptqb

@@ -11,6 +11,12 @@
 
 namespace gptqb {
 
+// What of a checkpoint is packed: weights of linears, and the bits their tensors take in the files.
+struct PackedShare {
+  int64_t weights = 0;
+  int64_t bits = 0;
+};
+
 // Tensors by the names of an architecture's table.
 class WeightSource {
  public:
@@ -42,6 +48,11 @@ class WeightSource {
                           at::Device device) = 0;
   // Whether two tensors hold the same bits.
   virtual bool same(const std::string& a, const std::string& b) const = 0;
+
+  // Of a packed checkpoint.
+  virtual PackedShare packed_share() const { return {}; }
+  // What a reader of results must know of how the tensors were read.
+  virtual std::vector<std::string> notes() const { return {}; }
 
   // The folder or the seed, for messages.
   virtual std::string where() const = 0;

@@ -61,7 +61,9 @@ InputCache::InputCache(std::filesystem::path data_root, std::filesystem::path ba
     : data_root_(std::move(data_root)), base_(std::move(base)) {}
 
 std::unique_ptr<CausalLm> InputCache::open(const Cell& cell, const std::string& device) const {
-  const ModelOptions options{.dtype = cell.model().dtype, .device = at::Device(device)};
+  const ModelOptions options{.dtype = cell.model().dtype,
+                             .device = at::Device(device),
+                             .checkpoint_format = cell.model().checkpoint_format};
   if (cell.model().synthetic.asked()) return open_synthetic(cell.model().synthetic, options);
   return open_model(model_folder(cell), options);
 }
@@ -155,8 +157,8 @@ const TokenWindows& InputCache::evaluation(const Cell& cell, const EvaluatorSpec
 }
 
 DenseReference& InputCache::dense(const Cell& cell, const std::string& device) {
-  auto& entry =
-      dense_[model_key(cell, model_folder(cell)) + '\n' + cell.model().dtype + '\n' + device];
+  auto& entry = dense_[model_key(cell, model_folder(cell)) + '\n' + cell.model().dtype + '\n' +
+                       cell.model().checkpoint_format + '\n' + device];
   if (!entry)
     entry = std::make_unique<DenseReference>([this, cell, device] { return open(cell, device); },
                                              kStatesBytes);

@@ -1,6 +1,7 @@
 #include "runner/model_checks.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <utility>
 
@@ -20,6 +21,13 @@ void add_once(const std::string& sentence, std::vector<std::string>& sentences) 
 
 }  // namespace
 
+std::string packed_refusal(const Cell& cell) {
+  if (cell.dense()) return "";
+  return "model.path: expected method none for " + cell.model().path_unexpanded +
+         ", whose weights are quantized already, got " + cell.method().name +
+         ". Use the folder it was made from";
+}
+
 std::vector<std::string> linear_names(const BlockModel& model) {
   std::vector<std::string> names;
   for (int64_t block = 0; block < model.block_count(); ++block)
@@ -33,10 +41,11 @@ ModelChecks check_models(const Plan& plan, const fs::path& base) {
   struct Known {
     std::vector<std::string> linears;  // none: not there, or broken
     ModelSizes sizes;
+    bool packed = false;
   };
   ModelChecks checks;
   std::vector<std::string> faults;
-  std::map<std::pair<std::string, std::string>, Known> known;  // by folder and dtype
+  std::map<std::array<std::string, 3>, Known> known;  // by folder, dtype and format
   for (const PlannedCell& planned : plan.cells) {
     const Cell& cell = planned.cell;
     const SyntheticModel& synthetic = cell.model().synthetic;
@@ -44,24 +53,32 @@ ModelChecks check_models(const Plan& plan, const fs::path& base) {
     const fs::path folder = base / cell.model().path;
     const std::string& dtype = cell.model().dtype;
     const auto [entry, is_new] =
-        known.try_emplace({synthetic.asked() ? synthetic.config().dump() : folder.string(), dtype});
+        known.try_emplace({synthetic.asked() ? synthetic.config().dump() : folder.string(), dtype,
+                           cell.model().checkpoint_format});
     Known& model = entry->second;
     const auto look_at = [&model](const CausalLm& opened) {
       model.linears = linear_names(opened);
       model.sizes = opened.sizes();
+      model.packed = opened.packed_share().weights > 0;
     };
     std::error_code ignored;
     if (is_new && synthetic.asked()) {
       look_at(*open_synthetic(synthetic, {.dtype = dtype}));
     } else if (is_new && fs::exists(folder / "config.json", ignored)) {
       try {
-        look_at(*open_model(folder, {.dtype = dtype}));
+        look_at(*open_model(folder,
+                            {.dtype = dtype, .checkpoint_format = cell.model().checkpoint_format}));
       } catch (const std::exception& error) {
         checks.broken.push_back(error.what());
       }
     }
     if (model.linears.empty()) continue;
     checks.sizes[cell.id()] = model.sizes;
+    if (model.packed) {
+      if (const std::string sentence = packed_refusal(cell); !sentence.empty())
+        add_once(sentence, faults);
+      continue;
+    }
     for (const std::string& sentence : cell.unmatched_globs(model.linears))
       add_once(sentence, faults);
   }

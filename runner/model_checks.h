@@ -14,6 +14,9 @@ namespace gptqb {
 // Full names of all linears of `model`'s blocks, which rules and `method.layers` are about.
 std::vector<std::string> linear_names(const BlockModel& model);
 
+// Why a packed checkpoint cannot be the model of `cell`; "" if it can.
+std::string packed_refusal(const Cell& cell);
+
 struct ModelChecks {
   // A sentence for each model that cannot be opened: its cells will fail, others can run.
   std::vector<std::string> broken;

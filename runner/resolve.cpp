@@ -52,7 +52,8 @@ bool rules_search_grids(const Values& values) {
 // Keys that came later, or say nothing at their default: without them cells keep their id.
 bool is_absent_at_default(const std::string& key) {
   return key == "method.order" || key == "overrides" || key == "quant.head" ||
-         key == "quant.embedding" || key == "method.rows" || key == "method.layers";
+         key == "quant.embedding" || key == "method.rows" || key == "method.layers" ||
+         key == "model.checkpoint_format";
 }
 
 // Keys of `method` that belong to one method only.

@@ -54,9 +54,10 @@ void append_model(std::vector<KeySpec>& table) {
   table.push_back(model_word("model.dtype", &ModelSpec::dtype,
                              {"auto", "float16", "bfloat16", "float32"},
                              "dtype of weights and activations; auto: the checkpoint's"));
-  table.push_back(planned(model_word("model.checkpoint_format", &ModelSpec::checkpoint_format,
-                                     {"auto", "gptq", "gptq_v2", "compressed-tensors"},
-                                     "how a packed folder is read, against its own label")));
+  table.push_back(model_word("model.checkpoint_format", &ModelSpec::checkpoint_format,
+                             {"auto", "gptq", "gptq_v2", "compressed-tensors"},
+                             "how a packed folder is read, against its own label; auto: by its "
+                             "label, but by its zero points where they are symmetric and differ"));
   table.push_back(
       planned(model_word("model.backend", &ModelSpec::backend, {"auto", "dense", "packed"},
                          "packed: products of packed weights by kernels; dense: of "

@@ -80,6 +80,7 @@ DecoderFacts bloom_facts(const BloomConfig& config) {
   facts.tied_head = config.tied_head;
   facts.vocab_size = config.vocab_size;
   facts.max_positions = config.max_positions;
+  facts.kv_width = 2 * config.hidden;
   facts.activation_copies = 4;  // bloom_gelu: what goes in, two factors, and the product
   facts.scores_at_once = AlibiAttention::kScoresAtOnce;
   facts.heads = config.heads;

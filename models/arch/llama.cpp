@@ -82,6 +82,7 @@ DecoderFacts llama_facts(const LlamaConfig& config) {
   facts.tied_head = config.tied_head;
   facts.vocab_size = config.vocab_size;
   facts.max_positions = config.max_positions;
+  facts.kv_width = 2 * kv_rows;
 
   facts.table = {.prefix = "model.", .other_prefixes = {""}, .blocks = config.blocks, .specs = {}};
   facts.add(facts.embedding, {config.vocab_size, config.hidden});

@@ -66,6 +66,7 @@ DecoderFacts opt_facts(const OptConfig& config) {
   facts.tied_head = config.tied_head;
   facts.vocab_size = config.vocab_size;
   facts.max_positions = config.max_positions;
+  facts.kv_width = 2 * config.hidden;
 
   facts.table = {
       .prefix = root, .other_prefixes = {"decoder."}, .blocks = config.blocks, .specs = {}};

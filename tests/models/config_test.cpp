@@ -52,8 +52,8 @@ TEST(Config, ValuesThatChangeTheResultAreRefusedByName) {
       error_with("llama_mha", "layer_types", {"full_attention", "sliding_attention"}),
       HasSubstr("expected only full_attention in 'layer_types', got \"sliding_attention\""));
   EXPECT_EQ(error_with("llama_mha", "layer_types", {"full_attention", "full_attention"}), "");
-  EXPECT_THAT(error_with("llama_mha", "quantization_config", {{"quant_method", "gptq"}}),
-              HasSubstr("packed checkpoints are not read yet"));
+  EXPECT_THAT(error_with("llama_mha", "quantization_config", {{"quant_method", "awq"}}),
+              HasSubstr("quant_method: expected one of gptq, compressed-tensors; got 'awq'"));
   EXPECT_THAT(error_with("llama_mha", "auto_map", {{"AutoModelForCausalLM", "modeling.Other"}}),
               HasSubstr("model code of the folder's own ('auto_map')"));
   EXPECT_THAT(error_with("opt_pre_norm", "activation_function", "gelu"),

@@ -49,6 +49,8 @@ class FakeLm final : public CausalLm {
   std::optional<int64_t> eos_token_id() const override { return std::nullopt; }
   at::Tensor logits(const at::Tensor& hidden) override { return hidden.matmul(table_); }
   std::string fingerprint() const override { return "fake"; }
+  std::vector<std::string> tensor_names() const override { return {}; }
+  at::Tensor tensor(const std::string&) override { return {}; }
 
   int loads = 0;
 
