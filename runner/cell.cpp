@@ -117,7 +117,6 @@ std::string Cell::summary() const {
     const std::string like = setting("kernels.like");
     return "kernels " + (like.empty() ? setting("kernels.shapes") : like);
   }
-  if (text.empty()) return "save";
   if (dense()) return "none (dense)";
   text += " " + setting("quant.bits") + " bits";
   const std::string group = setting("quant.group_size");

@@ -15,6 +15,7 @@
 #include "runner/external_program.h"
 #include "runner/hessian_dump.h"
 #include "runner/model_checks.h"
+#include "runner/packed_save.h"
 #include "runner/policies.h"
 #include "runner/resume_store.h"
 
@@ -134,11 +135,48 @@ QuantizeReport quantize(const Cell& cell, PreparedCell& prepared, ResumeStore* s
   return quantize_model(*prepared.model, calibration, heldout, quantize_options);
 }
 
+// The packed checkpoint of a cell, from before its first block to the folder with its name.
+struct CellSave {
+  CellSave(const SaveSettings& settings, const Cell& of, PreparedCell& prepared, ResumeStore* kept,
+           const RunOptions& options)
+      : cell(of),
+        model(*prepared.model),
+        writer({.path = save_folder(settings, of, options.base),
+                .source = of.model().synthetic.asked() ? "" : prepared.folder,
+                .config = of.model().synthetic.asked()
+                              ? nlohmann::ordered_json::parse(of.model().synthetic.config().dump())
+                              : nlohmann::ordered_json(),
+                .format = settings.format_of(of),
+                .shard_bytes = settings.shard_bytes},
+               model),
+        store(kept, writer, model) {}
+
+  // Before evaluation, so that a fault there costs no checkpoint. `weights`: those of finished
+  // blocks can be loaded again.
+  void finish(const QuantizeReport& report, bool weights, Record& record) {
+    writer.complete(model, quantization_settings(cell, writer));
+    verify_saved(writer.temporary(), model, report.layers, store.grids(), weights);
+    writer.publish();
+    record.metrics.push_back(
+        reading("bytes.checkpoint", static_cast<double>(writer.bytes()), "bytes"));
+    record.metrics.push_back(reading("busy_seconds.save", writer.busy_seconds(), "s"));
+    record.notes.push_back("packed checkpoint: " + writer.path().string() + ", " +
+                           format_name(writer.format()) + ", read back and found equal in " +
+                           std::to_string(writer.layers().size()) + " layers");
+  }
+
+  const Cell& cell;
+  CausalLm& model;
+  PackedFolderWriter writer;
+  SavingStore store;
+};
+
 void add_sizes(const CausalLm& model, const QuantizeReport& report, std::vector<Metric>& metrics) {
   const double dense_bits = dtype_bits(model.dtype());
-  const auto quantized = static_cast<double>(report.quantized_weights);
-  const auto linear = static_cast<double>(report.linear_weights);
-  const auto stored = static_cast<double>(report.quantized_bits);
+  const PackedShare packed = model.packed_share();
+  const auto quantized = static_cast<double>(report.quantized_weights + packed.weights);
+  const auto linear = static_cast<double>(std::max(report.linear_weights, packed.weights));
+  const auto stored = static_cast<double>(report.quantized_bits + packed.bits);
   const auto all = static_cast<double>(model.parameter_count());
   if (linear > 0)
     metrics.push_back(reading("bits_per_weight.linear",
@@ -169,8 +207,13 @@ std::string quantization_inputs(const Record& record) {
 PreparedCell prepare_cell(const Cell& cell, InputCache& cache, const RunOptions& options) {
   PreparedCell prepared;
   const std::filesystem::path folder = cache.model_folder(cell);
+  prepared.folder = folder;
   prepared.model = cache.open(cell, options.device);
 
+  if (prepared.model->packed_share().weights > 0)
+    if (const std::string refusal = packed_refusal(cell); !refusal.empty())
+      throw Error(folder.string(), refusal);
+  prepared.notes = prepared.model->notes();
   const std::vector<std::string> unmatched = cell.unmatched_globs(linear_names(*prepared.model));
   if (!unmatched.empty())
     throw Error(cell.model().synthetic.asked() ? "model.synthetic" : folder.string(),
@@ -252,8 +295,16 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& option
     const bool on_disk = memory.finished == FinishedBlocks::kOnDisk;
     if (memory.finished != FinishedBlocks::kInMemory)
       model.leave_replaced_to(on_disk ? &store : nullptr);
-    report = quantize(cell, prepared, options.resume || on_disk ? &store : nullptr,
+    ResumeStore* kept = options.resume || on_disk ? &store : nullptr;
+    std::optional<CellSave> save;
+    if (options.save) save.emplace(*options.save, cell, prepared, kept, options);
+    report = quantize(cell, prepared, save ? &save->store : kept,
                       options.dump_hessians ? &hessians : nullptr, memory, options, clock);
+    if (save) {
+      clock.enter("write");
+      save->finish(report, memory.finished != FinishedBlocks::kNowhere, record);
+      clock.enter("idle");
+    }
     if (options.dump_hessians)
       record.notes.push_back(prepared.calibration
                                  ? "Hessians of the quantized layers are in hessians/" + cell.id()

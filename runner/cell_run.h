@@ -17,6 +17,7 @@ namespace gptqb {
 // The model, opened, with the fingerprints of everything the cell will read: enough to decide
 // whether a finished record still holds, before any long work.
 struct PreparedCell {
+  std::filesystem::path folder;  // the model's; of a synthetic one it means nothing
   std::unique_ptr<CausalLm> model;
   const CalibrationWindows* calibration = nullptr;  // null: the method needs none
   std::vector<std::vector<EvaluationInput>>

@@ -97,6 +97,7 @@ int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, 
     run_options.kernels = &kernels;
     run_options.resume = plan.resume;
     run_options.dump_hessians = plan.dump_hessians;
+    run_options.save = plan.save;
     run_options.limits = within_machine(plan.limits, run_options.device);
     const RunLock lock(run_options.output);
     RunOutcome outcome;

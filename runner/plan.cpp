@@ -131,13 +131,15 @@ class Planner {
         if (what == "hessians") result.dump_hessians = true;
     if (has_cells()) add_cells(result);
     check_expectations(result);
+    add_save(result);
     const Values kernels = kernel_values(experiment_.base, faults_);
     faults_.raise(experiment_.file);
     for (size_t i = 0; i < values_.size(); ++i) add_planned(result, i);
     if (!kernels.empty())
       result.cells.push_back(
           {Cell::from_json(json(kernels).dump()), skip_reason({}, experiment_.base, {}, {}), {}});
-    add_product(result, "save");
+    check_save(result);
+    faults_.raise(experiment_.file);
     take_shard(result);
     return result;
   }
@@ -250,14 +252,41 @@ class Planner {
          expectations_[index]});
   }
 
-  // `save` asks for more than cells; until it is there, a skipped entry says so.
-  void add_product(Plan& result, const std::string& section) {
-    Values values;
-    for (const auto& [key, setting] : experiment_.base)
-      if (key.compare(0, section.size() + 1, section + ".") == 0) values[key] = setting.value;
-    if (!values.empty())
-      result.cells.push_back(
-          {Cell::from_json(json(values).dump()), "not supported yet: " + section, {}});
+  void add_save(Plan& result) {
+    const auto value = [&](const char* key) {
+      const auto found = experiment_.base.find(key);
+      return found == experiment_.base.end() ? nullptr : &found->second;
+    };
+    const Setting* path = value("save.path");
+    if (path == nullptr) {
+      for (const char* key : {"save.format", "save.shard_size"})
+        if (const Setting* other = value(key))
+          faults_.add(other->position, key, "expected save.path beside it, got none");
+      return;
+    }
+    SaveSettings& save = result.save.emplace();
+    save.path = expand_variables(path->value.get<std::string>());
+    if (const Setting* format = value("save.format"))
+      save.format = format->value == "gptq" ? PackedFormat::kGptq : PackedFormat::kGptqV2;
+    if (const Setting* gigabytes = value("save.shard_size"))
+      save.shard_bytes = static_cast<int64_t>(gigabytes->value.get<double>() * 1e9);
+  }
+
+  // Before any work: a checkpoint that cannot be written is no reason to quantize for hours.
+  void check_save(Plan& result) {
+    if (!result.save) return;
+    int64_t saved = 0;
+    std::set<std::string> reasons;
+    for (const PlannedCell& planned : result.cells) {
+      saved += !planned.cell.dense() && !planned.cell.measures_kernels();
+      if (const std::string reason = save_refusal(*result.save, planned.cell); !reason.empty())
+        reasons.insert(reason);
+    }
+    const Position position = experiment_.base.at("save.path").position;
+    for (const std::string& reason : reasons) faults_.add(position, "save", reason);
+    if (saved == 0)
+      faults_.add(position, "save", "expected a method that quantizes, got no cell to save");
+    result.save->folder_per_cell = saved > 1;
   }
 
   void take_shard(Plan& result) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "runner/cell.h"
 #include "runner/expectation.h"
 #include "runner/experiment.h"
+#include "runner/save_settings.h"
 
 namespace gptqb {
 
@@ -22,14 +24,15 @@ struct Plan {
   std::string name;  // of the experiment
   std::string tier;
   std::string file;
-  std::vector<PlannedCell> cells;  // of this shard, in the order of the file, duplicates merged
-  int64_t merged = 0;              // cells that turned out to be one with an earlier cell
-  int64_t excluded = 0;            // cells left out by `exclude`
-  int64_t other_shards = 0;        // cells that other shards run
-  bool resume = true;              // keep finished blocks
-  MemoryLimits limits;             // `limits`; empty: what the machine has
-  bool dump_hessians = false;      // `dump: [hessians]`
-  std::vector<std::string> notes;  // what the user should know before the run
+  std::vector<PlannedCell> cells;    // of this shard, in the order of the file, duplicates merged
+  int64_t merged = 0;                // cells that turned out to be one with an earlier cell
+  int64_t excluded = 0;              // cells left out by `exclude`
+  int64_t other_shards = 0;          // cells that other shards run
+  bool resume = true;                // keep finished blocks
+  MemoryLimits limits;               // `limits`; empty: what the machine has
+  bool dump_hessians = false;        // `dump: [hessians]`
+  std::optional<SaveSettings> save;  // packed checkpoints of the cells that quantize
+  std::vector<std::string> notes;    // what the user should know before the run
 };
 
 struct PlanOptions {
@@ -41,8 +44,9 @@ struct PlanOptions {
 
 // Cells x sweep x seeds, minus exclude. Cells this build cannot run become skipped with the reason;
 // keys that a method does not use are dropped, and cells that are then equal are merged. `kernels`
-// becomes a cell of its own, `save` a skipped entry. Throws Error (every fault in one message) if
-// keys contradict each other or an entry of `expect` or `exclude` matches no cell.
+// becomes a cell of its own. Throws Error (every fault in one message) if
+// keys contradict each other, an entry of `expect` or `exclude` matches no cell, or `save` asks for
+// a checkpoint that cannot be.
 Plan make_plan(const Experiment& experiment, const PlanOptions& options);
 
 // The plan as text: a line a cell with its id and the settings in which cells differ, then what is

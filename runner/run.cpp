@@ -14,6 +14,7 @@
 #include "runner/device_warmup.h"
 #include "runner/hessian_dump.h"
 #include "runner/kernel_cell.h"
+#include "runner/packed_save.h"
 #include "runner/resume_store.h"
 
 namespace gptqb {
@@ -209,6 +210,10 @@ class PlanRun {
     if (!old) return std::nullopt;
     std::string reason = stale_reason(*old, now);
     if (reason.empty() && lacks_hessians(cell, *old)) reason = "its Hessians are not on disk";
+    if (reason.empty() && options_.save && !cell.dense() && !cell.measures_kernels() &&
+        !is_saved(*options_.save, cell, options_.base))
+      reason = "its packed checkpoint is not in " +
+               save_folder(*options_.save, cell, options_.base).string();
     if (reason.empty()) {
       progress_.note(label_ + ": kept from an earlier run");
       return old;

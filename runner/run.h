@@ -21,6 +21,7 @@ struct RunOptions {
   bool resume = true;                     // keep finished blocks of unfinished cells
   MemoryLimits limits;                    // empty: no limit
   bool dump_hessians = false;             // write H of each layer beside the records
+  std::optional<SaveSettings> save;       // write packed checkpoints
   bool fresh = false;                     // redo finished cells and forget kept blocks
   std::vector<std::string> argv;          // for the record
   Progress* progress = nullptr;           // null: silent

@@ -29,18 +29,18 @@ void append_run(std::vector<KeySpec>& table) {
 }
 
 void append_products(std::vector<KeySpec>& table) {
-  KeySpec path =
-      plain("save.path", KeyType::kPath, Scope::kProduct, "-", "folder of the packed checkpoint");
-  table.push_back(planned(path));
+  table.push_back(plain("save.path", KeyType::kPath, Scope::kProduct, "-",
+                        "folder that the packed checkpoint is written to; with several cells that "
+                        "quantize, one below it for each, named by its id"));
   KeySpec format =
       word("save.format", {"gptq", "gptq_v2"}, nullptr, "zero points in v1 or v2 convention");
   format.default_text = "gptq if symmetric, else gptq_v2";
   format.scope = Scope::kProduct;
-  table.push_back(planned(format));
+  table.push_back(format);
   KeySpec shard = plain("save.shard_size", KeyType::kFloat, Scope::kProduct, "5", "GB a file");
   shard.default_value = 5.0;
   shard.range.min = std::numeric_limits<double>::min();
-  table.push_back(planned(shard));
+  table.push_back(shard);
 }
 
 void append_structures(std::vector<KeySpec>& table) {

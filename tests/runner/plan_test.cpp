@@ -570,16 +570,16 @@ TEST(Plan, SyntheticModelsArePlannedAndMustBeNamed) {
               HasSubstr("expected a `model.path` for every cell"));
 }
 
-TEST(Plan, KernelsAreACellOfTheirOwnAndSaveAnEntry) {
+TEST(Plan, KernelsAreACellOfTheirOwnAndSaveIsNone) {
   const Plan made =
       plan("method: {name: rtn}\nkernels: {like: llama-7b, m: [1, 16]}\nsave: {path: /out}\n");
-  ASSERT_EQ(made.cells.size(), 3u);
+  ASSERT_EQ(made.cells.size(), 2u);
   EXPECT_EQ(made.cells[0].skip_reason, "");
   EXPECT_EQ(made.cells[1].skip_reason, "");
+  EXPECT_EQ(made.save->path, "/out");
   EXPECT_TRUE(made.cells[1].cell.measures_kernels());
   EXPECT_FALSE(made.cells[0].cell.measures_kernels());
   EXPECT_EQ(made.cells[1].cell.setting("kernels.m"), "1, 16");
-  EXPECT_EQ(made.cells[2].skip_reason, "not supported yet: save");
   const auto alone = parse_experiments("name: k\nkernels: {like: llama-7b}\n", "k");
   EXPECT_EQ(make_plan(alone.at(0), build()).cells.size(), 1u);
   const auto with_slurm =

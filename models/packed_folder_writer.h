@@ -1,0 +1,82 @@
+// A packed checkpoint on its way to disk: layer by layer into a temporary folder, which takes its
+// name when it is complete.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "methods/quantized_linear.h"
+#include "models/causal_lm.h"
+#include "models/packed_layer.h"
+#include "models/shard_writer.h"
+
+namespace gptqb {
+
+struct PackedFolderOptions {
+  std::filesystem::path path;     // what the folder is called when complete
+  std::filesystem::path source;   // config, tokenizer and generation files are copied from here;
+                                  // empty: there is only `config`
+  nlohmann::ordered_json config;  // of the model; without source, else it is read from there
+  PackedFormat format = PackedFormat::kGptq;  // kGptq or kGptqV2
+  int64_t shard_bytes = 5'000'000'000;
+};
+
+class PackedFolderWriter {
+ public:
+  // Begins `path`.incomplete, whatever was there before. Throws Error: `path` exists and this
+  // program did not write it, its parent is no folder.
+  PackedFolderWriter(PackedFolderOptions options, const CausalLm& model);
+  // Removes the temporary folder unless it was published.
+  ~PackedFolderWriter();
+  PackedFolderWriter(const PackedFolderWriter&) = delete;
+  PackedFolderWriter& operator=(const PackedFolderWriter&) = delete;
+
+  // Packs and writes a linear of the model by its full name. May be called by any thread. Throws
+  // Error as pack_gptq(), and for a name that is none or came before.
+  void add(const std::string& layer, const QuantizedLinear& linear);
+
+  // Writes what is left of `model` as it computes with it, in its dtype; the source's other files;
+  // last quantize_config.json, and config.json with `quantization` as quantization_config. The
+  // folder can be read then, under its temporary name.
+  void complete(CausalLm& model, const nlohmann::ordered_json& quantization);
+  // Gives the complete folder its name, in place of an older one that this program wrote: at no
+  // moment is there none, or half of one.
+  void publish();
+
+  const std::filesystem::path& path() const { return options_.path; }
+  const std::filesystem::path& temporary() const { return temporary_; }
+  PackedFormat format() const { return options_.format; }
+  // Bytes of all tensors, and seconds spent on packing and writing, by whichever thread.
+  int64_t bytes() const { return shards_->tensor_bytes(); }
+  double busy_seconds() const { return busy_seconds_; }
+  // Names of the linears that were added, and of the others of the blocks.
+  std::vector<std::string> layers() const { return names(true); }
+  std::vector<std::string> dense_layers() const { return names(false); }
+  // Whether one of them has columns of a group anywhere, so that readers need its index.
+  bool has_group_index() const { return has_group_index_; }
+
+ private:
+  std::vector<std::string> names(bool packed) const;
+  void write_dense(CausalLm& model);
+  void write_config(const CausalLm& model, const nlohmann::ordered_json& quantization) const;
+  void copy_other_files() const;
+
+  PackedFolderOptions options_;
+  std::filesystem::path temporary_;
+  std::optional<ShardWriter> shards_;
+  mutable std::mutex mutex_;
+  std::map<std::string, bool> packed_;  // every linear of the blocks: whether it was added
+  bool has_group_index_ = false;
+  double busy_seconds_ = 0;
+  bool done_ = false;
+};
+
+}  // namespace gptqb

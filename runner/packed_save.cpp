@@ -1,0 +1,150 @@
+#include "runner/packed_save.h"
+
+#include <utility>
+
+#include "common/error.h"
+#include "common/hash.h"
+#include "models/packed_checks.h"
+#include "models/packed_linears.h"
+#include "models/packed_producer.h"
+#include "models/packed_rules.h"
+#include "runner/build_info.h"
+
+namespace gptqb {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string grid_hash(const QuantizedLinear& linear) {
+  // An index that says what the group size says is none.
+  const at::Tensor natural = natural_groups(linear.in_features(), linear.group_size);
+  const at::Tensor index =
+      linear.group_of_input.defined() ? linear.group_of_input.to(at::kCPU) : natural;
+  Sha256 hash;
+  for (const at::Tensor& tensor : {linear.scales, linear.zeros, index}) {
+    const at::Tensor host = tensor.to(at::kCPU).contiguous();
+    hash.add(host.const_data_ptr(), host.nbytes());
+  }
+  return hash.hex();
+}
+
+}  // namespace
+
+std::filesystem::path save_folder(const SaveSettings& save, const Cell& cell,
+                                  const std::filesystem::path& base) {
+  const std::filesystem::path path = (base / save.path).lexically_normal();
+  return save.folder_per_cell ? path / cell.id() : path;
+}
+
+bool is_saved(const SaveSettings& save, const Cell& cell, const std::filesystem::path& base) {
+  const auto meta = own_meta(save_folder(save, cell, base));
+  return meta && meta->value("cell", "") == cell.id();
+}
+
+Json quantization_settings(const Cell& cell, const PackedFolderWriter& writer) {
+  const auto uses = [&](const char* key) { return !cell.setting(key).empty(); };
+  const auto stored = [&](const QuantConfig& quant) {
+    return PackedLayer{.format = writer.format(),
+                       .bits = quant.bits,
+                       .group_size = quant.group_size,
+                       .symmetric = quant.symmetric};
+  };
+  std::map<std::string, PackedLayer> layers;
+  for (const std::string& layer : writer.layers())
+    layers[layer] = stored(cell.settings_for(layer).quant);
+  const char* format = format_name(writer.format());
+  Json settings = {
+      {"quant_method", "gptq"},
+      {"bits", cell.quant().bits},
+      {"group_size", cell.quant().group_size},
+      {"sym", cell.quant().symmetric},
+      // Where columns keep their place, readers need no index and run faster.
+      {"desc_act", writer.has_group_index()},
+      {"static_groups", uses("method.static_groups") && cell.method().static_groups},
+      {"true_sequential", uses("method.true_sequential") && cell.method().true_sequential}};
+  if (uses("method.damping")) settings["damp_percent"] = cell.method().damping;
+  settings["lm_head"] = false;
+  settings["checkpoint_format"] = format;
+  settings["format"] = format;
+  settings["pack_dtype"] = "int32";
+  if (Json rules = packed_rules(stored(cell.quant()), layers, writer.dense_layers());
+      !rules.empty())
+    settings["dynamic"] = std::move(rules);
+  settings["meta"] = {{"quantizer", {producer(build_info().version)}},
+                      {"commit", build_info().commit},
+                      {"method", cell.method().name},
+                      {"act_order", uses("method.act_order") && cell.method().act_order},
+                      {"cell", cell.id()}};
+  return settings;
+}
+
+std::optional<FinishedBlock> SavingStore::load(int64_t block) {
+  if (kept_ == nullptr) return std::nullopt;
+  auto finished = kept_->load(block);
+  if (finished) write(block, *finished);
+  return finished;
+}
+
+void SavingStore::save(int64_t block, const FinishedBlock& finished) {
+  write(block, finished);
+  if (kept_ != nullptr) kept_->save(block, finished);
+}
+
+std::map<std::string, KeptLinear> SavingStore::linears(int64_t block) {
+  if (kept_ == nullptr)
+    throw Error("block " + std::to_string(block),
+                "expected it to be kept, got a run that keeps none");
+  return kept_->linears(block);
+}
+
+void SavingStore::write(int64_t block, const FinishedBlock& finished) {
+  for (const auto& [linear, kept] : finished.linears) {
+    const std::string layer = model_.block_name(block) + "." + linear;
+    const LinearReplacement replacement = kept.replacement();
+    const auto* quantized = std::get_if<QuantizedLinear>(&replacement.form);
+    if (quantized == nullptr || !finished.divided.empty())
+      throw Error(layer,
+                  "expected codes and grids alone, which a packed checkpoint holds, got a "
+                  "layer with more to it. Leave `save` out");
+    writer_.add(layer, *quantized);
+    grids_[layer] = grid_hash(*quantized);
+  }
+}
+
+void verify_saved(const std::filesystem::path& folder, CausalLm& model,
+                  const std::vector<LayerHealth>& layers,
+                  const std::map<std::string, std::string>& grids, bool weights) {
+  // As a model: all tensors are there, in the shapes and dtypes that config.json asks for.
+  const auto reopened = open_model(folder, {.dtype = "auto"});
+  const std::filesystem::path config = folder / "config.json";
+  const PackedLinears packed(TensorReader(folder), read_packed_config(folder, ConfigReader(config)),
+                             "auto");
+  std::map<std::string, std::string> codes;
+  for (const LayerHealth& layer : layers) codes[layer.layer] = layer.codes;
+  const auto differs = [&](const std::string& layer, const char* what) {
+    throw Error(folder.string() + ", " + layer,
+                std::string("expected the ") + what +
+                    " of the model that was quantized, got others from disk. This is a fault of "
+                    "gptq-bench or of the disk: please report it");
+  };
+  const ModelSizes sizes = model.sizes();
+  for (int64_t block = 0; block < model.block_count(); ++block) {
+    if (weights) model.load_block(block);
+    for (size_t stage = 0; stage < model.stages().size(); ++stage)
+      for (size_t i = 0; i < model.stages()[stage].linears.size(); ++i) {
+        const std::string& linear = model.stages()[stage].linears[i];
+        const std::string layer = model.block_name(block) + "." + linear;
+        if (!grids.contains(layer)) continue;
+        const QuantizedLinear back =
+            packed.unpack(layer, sizes.stages[stage].outs[i], sizes.stages[stage].in);
+        if (back.codes_hash() != codes[layer]) differs(layer, "codes");
+        if (grid_hash(back) != grids.at(layer)) differs(layer, "grids");
+        if (weights &&
+            !at::equal(back.dequantize(model.dtype()).to(model.device()), model.weight(linear)))
+          differs(layer, "weights");
+      }
+  }
+  model.release_block();
+}
+
+}  // namespace gptqb
