@@ -76,6 +76,43 @@ void add_bench_options(CLI::App& command, BenchCommandOptions& options) {
                      "folder for records and tables (default: results/bench)");
 }
 
+void add_quantize_options(CLI::App& command, QuantizeCommandOptions& options) {
+  const auto value = [&](const char* name, auto& target, const char* help) {
+    command.add_option(name, target, help)->capture_default_str();
+  };
+  const auto flag = [&](const std::string& name, bool& target, const std::string& help) {
+    command.add_flag("--" + name + ",!--no-" + name, target,
+                     help + (target ? " (default: yes)" : " (default: no)"));
+  };
+  command.add_option("model", options.model, "Hugging Face folder of the dense model")->required();
+  command.add_option("--out", options.out, "folder of the packed checkpoint")->required();
+  value("--bits", options.bits, "of a code: 2, 3, 4, 8");
+  value("--group-size", options.group_size, "columns that share a scale, -1: one a row");
+  flag("symmetric", options.symmetric, "a fixed zero point in the middle");
+  flag("act-order", options.act_order, "columns by falling diagonal of H");
+  flag("static-groups", options.static_groups,
+       "groups in natural order, so that act-order costs readers nothing");
+  flag("true-sequential", options.true_sequential,
+       "statistics see the quantized layers before them in their block");
+  value("--damping", options.damping, "share of the mean of diag(H)");
+  value("--dtype", options.dtype, "auto, float16, bfloat16 or float32, of the model");
+  value("--dataset", options.dataset, "calibration text");
+  value("--samples", options.samples, "calibration windows");
+  value("--seqlen", options.seqlen, "tokens a window");
+  value("--seed", options.seed, "of the calibration windows");
+  command.add_option("--format", options.format,
+                     "gptq or gptq_v2 (default: gptq if symmetric, else gptq_v2)");
+  value("--shard-size", options.shard_size, "GB a file");
+  command
+      .add_option("--set", options.run.files.set,
+                  "key=value of an experiment file, for all other settings; repeatable")
+      ->allow_extra_args(false);
+  command.add_option("--device", options.run.device, "cpu, cuda or cuda:N")->capture_default_str();
+  command.add_option("--output", options.run.output,
+                     "folder for records and tables (default: results/quantize)");
+  command.add_flag("--fresh", options.run.fresh, "quantize again what is finished");
+}
+
 }  // namespace
 
 int command_line(const std::vector<std::string>& args, std::ostream& out, std::ostream& err) {
@@ -105,6 +142,44 @@ int command_line(const std::vector<std::string>& args, std::ostream& out, std::o
   bench_options.run.argv = args;
   add_bench_options(*bench, bench_options);
   bench->callback([&] { code = bench_command(bench_options, out, err); });
+
+  CLI::App* quantize = app.add_subcommand(
+      "quantize", "write a packed checkpoint of a model: GPTQ, read back and checked");
+  QuantizeCommandOptions quantize_options;
+  quantize_options.run.argv = args;
+  add_quantize_options(*quantize, quantize_options);
+  quantize->callback([&] { code = quantize_command(quantize_options, out, err); });
+
+  std::string checkpoint, checkpoint_format = "auto", dense, target;
+  const auto add_checkpoint = [&](CLI::App& command) {
+    command.add_option("dir", checkpoint, "model folder")->required();
+    command
+        .add_option("--checkpoint-format", checkpoint_format,
+                    "how it is read, against its own label: auto, gptq, gptq_v2 or "
+                    "compressed-tensors")
+        ->capture_default_str()
+        ->check(CLI::IsMember({"auto", "gptq", "gptq_v2", "compressed-tensors"}));
+  };
+  CLI::App* inspect = app.add_subcommand(
+      "inspect", "what a model folder, packed or dense, holds and what it takes; runs nothing");
+  add_checkpoint(*inspect);
+  inspect->callback([&] { code = inspect_command(checkpoint, checkpoint_format, out); });
+
+  CLI::App* validate = app.add_subcommand(
+      "validate", "look through a packed checkpoint; one line per fault, exit 1 if there is one");
+  add_checkpoint(*validate);
+  validate->add_option("--dense", dense,
+                       "folder it was made from: weights are held against it, which tells zero "
+                       "points of the wrong convention");
+  validate->callback([&] { code = validate_command(checkpoint, checkpoint_format, dense, out); });
+
+  CLI::App* convert = app.add_subcommand(
+      "convert", "write a packed checkpoint again with the zero points of another format");
+  add_checkpoint(*convert);
+  convert->add_option("--format", format, "gptq or gptq_v2")->required();
+  convert->add_option("--out", target, "folder to write")->required();
+  convert->callback(
+      [&] { code = convert_command(checkpoint, checkpoint_format, format, target, out); });
 
   CLI::App* plan =
       app.add_subcommand("plan", "show the cells of experiments and what is missing; runs nothing");

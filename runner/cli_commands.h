@@ -40,11 +40,40 @@ struct BenchCommandOptions {
   int64_t repetitions = 0;  // 0: the default
 };
 
+// `gptq-bench quantize`: the defaults are what the widest range of loaders runs fast, and what
+// costs accuracy nothing.
+struct QuantizeCommandOptions {
+  RunCommandOptions run;
+  std::string model;
+  std::string out;
+  int64_t bits = 4;
+  int64_t group_size = 128;
+  bool symmetric = true;
+  bool act_order = true;
+  bool static_groups = true;
+  bool true_sequential = true;
+  double damping = 0.01;
+  std::string dtype = "auto";
+  std::string dataset = "c4";
+  int64_t samples = 128;
+  int64_t seqlen = 2048;
+  int64_t seed = 0;
+  std::string format;  // empty: by symmetry
+  double shard_size = 5;
+};
+
 int run_command(const RunCommandOptions& options, std::ostream& out, std::ostream& err);
+int quantize_command(const QuantizeCommandOptions& options, std::ostream& out, std::ostream& err);
 int bench_command(const BenchCommandOptions& options, std::ostream& out, std::ostream& err);
 // What all three commands that run cells do with their plans.
 int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, std::ostream& out,
               std::ostream& err);
+int inspect_command(const std::string& folder, const std::string& checkpoint_format,
+                    std::ostream& out);
+int validate_command(const std::string& folder, const std::string& checkpoint_format,
+                     const std::string& dense, std::ostream& out);
+int convert_command(const std::string& folder, const std::string& checkpoint_format,
+                    const std::string& format, const std::string& target, std::ostream& out);
 int plan_command(const FileOptions& options, std::ostream& out);
 int rerun_command(const std::string& record, const RunCommandOptions& options, std::ostream& out,
                   std::ostream& err);

@@ -1,0 +1,162 @@
+// Writing packed folders: whole or not at all, in shards, as readers of the format want them.
+#include "models/packed_folder_writer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "models/packed_convert.h"
+#include "models/packed_linears.h"
+#include "models/packed_producer.h"
+#include "tests/models/packed_model.h"
+
+namespace gptqb::test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Kind = PackedModel::Kind;
+
+// PK-15: whatever the names, the header is padded; the tensors come back, aligned.
+TEST(ShardWriter, FilesAreReadBackWhateverTheNames) {
+  for (size_t length = 1; length <= 16; ++length) {
+    const TemporaryFolder folder;
+    const std::string wide(length, 'w'), narrow(length, 'n');
+    const at::Tensor words = at::arange(6, at::kInt).view({2, 3});
+    const at::Tensor halves = at::arange(5, at::kHalf);
+    ShardWriter writer(folder.path(), 1000, header_room({wide, narrow}));
+    writer.add({{narrow, halves}, {wide, words}});
+    writer.finish();
+    const SafetensorsFile file(folder.path() / "model.safetensors");
+    EXPECT_EQ(file.tensors().at(wide).begin, 0u);
+    EXPECT_TRUE(at::equal(file.view(wide), words));
+    EXPECT_TRUE(at::equal(file.view(narrow), halves));
+    EXPECT_EQ(file.metadata().at("format"), "pt");
+    std::ifstream stream(file.path(), std::ios::binary);
+    EXPECT_EQ(stream.get() % 8, 0);
+  }
+}
+
+TEST(ShardWriter, ShardsEndBeforeTheLimitOrAFullHeader) {
+  const TemporaryFolder folder;
+  ShardWriter writer(folder.path(), 100, header_room({"a", "b"}));
+  for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h"})
+    writer.add({{name, at::ones({5})}});
+  writer.add({{"large", at::ones({100})}});
+  EXPECT_THAT(message_of([&] {
+                writer.add({{"a", at::ones({5})}});
+              }),
+              HasSubstr("expected each tensor once, got 'a' twice"));
+  writer.finish();
+  const TensorReader reader(folder.path());
+  EXPECT_EQ(reader.names().size(), 9u);
+  EXPECT_EQ(reader.view("large").numel(), 100);
+  for (const auto& entry : fs::directory_iterator(folder.path()))
+    if (entry.path().extension() == ".safetensors") {
+      EXPECT_THAT(entry.path().filename().string(), HasSubstr("-of-0000"));
+      EXPECT_LE(SafetensorsFile(entry.path()).tensors().size(), 5u);
+    }
+}
+
+class WriterOfPackedFolders : public ::testing::Test {
+ protected:
+  WriterOfPackedFolders() : model_(Kind::kV2, {.group_size = 16}) {
+    model_.packed().write();
+    source_ = open_model(model_.packed().path(), {});
+  }
+  PackedFolderOptions options() const {
+    return {.path = path_,
+            .source = model_.packed().path(),
+            .config = {},
+            .format = PackedFormat::kGptqV2};
+  }
+  void add_all(PackedFolderWriter& writer) const {
+    const PackedLinears linears(TensorReader(model_.packed().path()),
+                                read_packed_config(model_.packed().path(), config()), "auto");
+    for (const std::string& name : linears.names()) {
+      const auto [out, in] = linears.sizes_of(name);
+      writer.add(name, linears.unpack(name, out, in));
+      EXPECT_FALSE(fs::exists(path_));
+      EXPECT_FALSE(fs::exists(writer.temporary() / "config.json"));
+    }
+  }
+  ConfigReader config() const { return ConfigReader(model_.packed().path() / "config.json"); }
+  nlohmann::ordered_json settings() const {
+    auto settings =
+        nlohmann::ordered_json::parse(config().object().at("quantization_config").dump());
+    settings["meta"] = {{"quantizer", {producer("0")}}};
+    return settings;
+  }
+
+  const TemporaryFolder folder_;
+  const fs::path path_ = folder_.path() / "packed";
+  PackedModel model_;
+  std::unique_ptr<CausalLm> source_;
+};
+
+TEST_F(WriterOfPackedFolders, NothingLooksCompleteBeforeItIs) {
+  {
+    PackedFolderWriter writer(options(), *source_);
+    add_all(writer);
+    writer.complete(*source_, settings());
+    EXPECT_FALSE(fs::exists(path_));
+    EXPECT_NO_THROW(open_model(writer.temporary(), {}));
+  }  // not published: nothing is left
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+  PackedFolderWriter writer(options(), *source_);
+  add_all(writer);
+  writer.complete(*source_, settings());
+  writer.publish();
+  EXPECT_TRUE(model_.matches(*open_model(path_, {.dtype = "float32"})));
+  EXPECT_FALSE(fs::exists(writer.temporary()));
+  // Its own folder is replaced; what it did not write is not.
+  EXPECT_NO_THROW(PackedFolderWriter(options(), *source_));
+  EXPECT_TRUE(fs::exists(path_ / "config.json"));
+  fs::remove(path_ / "quantize_config.json");
+  EXPECT_THAT(message_of([&] { PackedFolderWriter(options(), *source_); }),
+              HasSubstr("Choose another save.path, or remove it"));
+}
+
+// What a killed writer left is no reason to fail, and is not mixed with what is written anew.
+TEST_F(WriterOfPackedFolders, LeftoversOfAKilledWriterAreRemoved) {
+  const fs::path left = path_.string() + ".incomplete";
+  fs::create_directories(left);
+  write_text(left / "part-0.safetensors", "half");
+  PackedFolderWriter writer(options(), *source_);
+  add_all(writer);
+  writer.complete(*source_, settings());
+  writer.publish();
+  EXPECT_TRUE(model_.matches(*open_model(path_, {.dtype = "float32"})));
+}
+
+TEST_F(WriterOfPackedFolders, LayersMustBeOfTheModelAndCodesOfTheFormat) {
+  PackedFolderWriter writer(options(), *source_);
+  EXPECT_THAT(message_of([&] { writer.add("model.layers.9.x", RandomCodes{}.make()); }),
+              HasSubstr("[model.layers.9.x] expected each linear of the blocks once"));
+}
+
+// Converted there and back: the same bytes of codes, grids and indices.
+TEST_F(WriterOfPackedFolders, ConvertingChangesZeroPointsAlone) {
+  for (const Kind kind : {Kind::kV1, Kind::kV2, Kind::kCompressed}) {
+    PackedModel model(kind, {.group_size = 16, .symmetric = true, .act_order = true});
+    model.packed().write();
+    const auto v1 = folder_.path() / "v1", v2 = folder_.path() / "v2";
+    EXPECT_EQ(convert_packed(model.packed().path(), "auto", v1, PackedFormat::kGptq, "0"), 14);
+    EXPECT_EQ(convert_packed(v1, "auto", v2, PackedFormat::kGptqV2, "0"), 14);
+    EXPECT_TRUE(model.matches(*open_model(v1, {.dtype = "float32"})));
+    EXPECT_TRUE(model.matches(*open_model(v2, {.dtype = "float32"})));
+    if (kind == Kind::kCompressed) continue;
+    const TensorReader reader(kind == Kind::kV1 ? v1 : v2);
+    for (const auto& [name, tensor] : model.tensors())
+      EXPECT_TRUE(same_tensor(reader.view(name), tensor)) << name;
+  }
+  // A zero point of 0 has no place in v1.
+  EXPECT_THAT(message_of([&] {
+                convert_packed(model_.packed().path(), "auto", path_, PackedFormat::kGptq, "0");
+              }),
+              AllOf(HasSubstr("expected at least 1"), HasSubstr("Write the format gptq_v2")));
+  EXPECT_FALSE(fs::exists(path_));
+}
+
+}  // namespace
+}  // namespace gptqb::test
