@@ -15,6 +15,16 @@ constexpr const char* kSolver = "method.solver";
 constexpr const char* kPrecision = "method.precision";
 constexpr const char* kPublished = "reference";
 
+// On a GPU the published solver takes a block of columns in one kernel, unless it is asked not to.
+bool in_one_kernel_a_block(const Record& record) {
+  return record.setting(kSolver) == kPublished && record.environment.device.starts_with("cuda") &&
+         record.setting("method.step_by_step") != "true";
+}
+
+std::string solver_name(const Record& record) {
+  return record.setting(kSolver) + (in_one_kernel_a_block(record) ? ", a kernel a block" : "");
+}
+
 bool has_times(const Record& record) {
   return record.status == CellStatus::kOk && !record.setting(kSolver).empty() &&
          std::any_of(record.layers.begin(), record.layers.end(),
@@ -91,6 +101,8 @@ std::string solvers_table(const RecordPointers& rows) {
   for (const char* title : {"Hessian, ms", "factor, ms", "solve, ms", "factor + solve, ms",
                             "published / this, Hessian", "published / this, factor + solve"})
     table.add_column(title, true);
+  const bool fused = std::any_of(shown.begin(), shown.end(),
+                                 [](const Record* row) { return in_one_kernel_a_block(*row); });
   for (const RecordPointers& group : groups) {
     std::map<Shape, Times> published;
     std::map<Shape, std::vector<std::pair<const Record*, Times>>> by_shape;
@@ -105,9 +117,9 @@ std::string solvers_table(const RecordPointers& rows) {
             std::to_string(shape.first) + " x " + std::to_string(shape.second), cell_label(*row)};
         for (const std::string& key : settings) texts.push_back(row->setting(key));
         const double whole = times.factor + times.solve;
-        texts.insert(texts.end(), {row->setting(kSolver), std::to_string(times.layers),
-                                   milliseconds(times.hessian), milliseconds(times.factor),
-                                   milliseconds(times.solve), milliseconds(whole)});
+        texts.insert(texts.end(),
+                     {solver_name(*row), std::to_string(times.layers), milliseconds(times.hessian),
+                      milliseconds(times.factor), milliseconds(times.solve), milliseconds(whole)});
         const auto other = published.find(shape);
         const bool compared = other != published.end() && row->setting(kSolver) != kPublished;
         const Times theirs = compared ? other->second : Times{};
@@ -121,8 +133,10 @@ std::string solvers_table(const RecordPointers& rows) {
          "read "
          "the same input; so is its factor. Solve: from weights to codes, without measuring "
          "errors. "
-         "published: `method.solver: reference`, the published algorithm step by step, on the same "
-         "device.\n";
+         "published: `method.solver: reference` on the same device" +
+         (fused ? ", here with each block of columns in one kernel of ours: `method.step_by_step: "
+                  "true` has the published code's tensor operations.\n"
+                : ", the published algorithm step by step.\n");
 }
 
 }  // namespace gptqb

@@ -445,6 +445,19 @@ TEST(ReportTest, SolversAreSetBesideEachOtherByShape) {
             row("64 x 64 | gptq 3 bits, whole rows | reference | 3 | 6.00 | 10.0 | 20.0 | 30.0 |"),
             row("64 x 256 | gptq 3 bits, whole rows | fast | 1 | 20.0 | 10.0 | 30.0 | 40.0 | 1.00x "
                 "| 10.0x")));
+  EXPECT_THAT(text(), HasSubstr("the published algorithm step by step.\n"));
+
+  // A GPU takes its blocks of columns in one kernel each, unless it is told not to.
+  for (Record& sample : records) sample.environment.device = "cuda:0";
+  EXPECT_THAT(text(),
+              AllOf(row("64 x 64 | gptq 3 bits, whole rows | reference, a kernel a block | 3"),
+                    Not(HasSubstr("the published algorithm step by step")),
+                    HasSubstr("each block of columns in one kernel of ours")));
+  for (Record& sample : records)
+    if (!sample.setting("method.solver").empty())
+      sample.settings.emplace_back("method.step_by_step", "true");
+  EXPECT_THAT(text(), AllOf(row("64 x 64 | gptq 3 bits, whole rows | reference | 3"),
+                            HasSubstr("the published algorithm step by step.\n")));
 }
 
 TEST(ReportTest, BlockSizesAreSetBesideEachOtherWithTheirTimeAndCodes) {
