@@ -26,6 +26,21 @@ void for_each_field(int64_t bits, const Action& action) {
 
 int64_t padded(int64_t count) { return (count + kByteBits - 1) / kByteBits * kByteBits; }
 
+void expect_packed(const at::Tensor& packed, int64_t bits, int64_t count) {
+  bits = stored_bits(bits);
+  if (packed.dim() != 1 || packed.scalar_type() != at::kByte ||
+      packed.size(0) != (bits == kByteBits ? count : padded(count) / kByteBits * bits))
+    throw Error("packed codes", "expected bytes for " + std::to_string(count) + " codes of " +
+                                    std::to_string(bits) + " bits, got " +
+                                    std::to_string(packed.numel()) + " values");
+}
+
+// Whether a byte of four ternary codes has one with both bits set: 3, which is none.
+bool holds_no_ternary_code(const at::Tensor& packed) {
+  const auto both = packed.bitwise_and(packed.bitwise_right_shift(1)).bitwise_and_(0b01010101);
+  return both.any().item<bool>();
+}
+
 at::Tensor on_host(const at::Tensor& tensor, bool queued) {
   if (tensor.is_cpu() || !queued) return tensor.to(at::kCPU);
   return at::empty(tensor.sizes(), tensor.options().device(at::kCPU).pinned_memory(true))
@@ -58,12 +73,8 @@ at::Tensor pack_codes(const at::Tensor& codes, int64_t bits) {
 }
 
 at::Tensor unpack_codes(const at::Tensor& packed, int64_t bits, int64_t count) {
+  expect_packed(packed, bits, count);
   bits = stored_bits(bits);
-  if (packed.dim() != 1 || packed.scalar_type() != at::kByte ||
-      packed.size(0) != (bits == kByteBits ? count : padded(count) / kByteBits * bits))
-    throw Error("packed codes", "expected bytes for " + std::to_string(count) + " codes of " +
-                                    std::to_string(bits) + " bits, got " +
-                                    std::to_string(packed.numel()) + " values");
   if (bits == kByteBits) return packed;
   at::Tensor codes = at::zeros({padded(count)}, packed.options());
   int64_t begin = 0;
@@ -101,6 +112,20 @@ LinearReplacement KeptLinear::replacement(at::Device device) const {
     unpacked[kCodes] =
         unpack_codes(packed.mapped(), bits, rows * columns).reshape({rows, columns}).contiguous();
   return LinearReplacement::from_tensors(unpacked, bits, group_size);
+}
+
+// Packed codes cannot exceed their bits, but for ternary ones.
+void KeptLinear::validate(const std::string& where) const {
+  auto beside = tensors;
+  const auto packed = beside.extract(kPacked);
+  if (packed.empty()) {
+    replacement().validate(where);
+    return;
+  }
+  LinearReplacement::from_tensors(beside, bits, group_size).validate_grids(where, rows, columns);
+  expect_packed(packed.mapped(), bits, rows * columns);
+  if (bits == QuantConfig::kTernary && holds_no_ternary_code(packed.mapped()))
+    throw Error(where, "codes: expected values of at most 2, got 3");
 }
 
 }  // namespace gptqb

@@ -34,8 +34,12 @@ struct KeptLinear {
   static KeptLinear queued(const LinearReplacement& replacement) { return {replacement, true}; }
 
   // On `device`, unpacked there. Throws Error if there are too few packed bytes for the shape; what
-  // else may be wrong with tensors from a file, LinearReplacement::validate() says.
+  // else may be wrong with tensors from a file, validate() says.
   LinearReplacement replacement(at::Device device = at::kCPU) const;
+
+  // Throws Error as LinearReplacement::validate() of the linear that it unpacks to, which it does
+  // not: a check takes no memory to speak of.
+  void validate(const std::string& where) const;
 
  private:
   KeptLinear(const LinearReplacement& replacement, bool is_queued);

@@ -14,16 +14,18 @@ void validate_form(const QuantizedLinear& quantized, const std::string& where) {
   quantized.validate(where);
 }
 
-void validate_form(const TransformedLinear& transformed, const std::string& where) {
-  transformed.quantized.validate(where);
-  const at::Tensor& t = transformed.input_transform;
-  const int64_t columns = transformed.quantized.in_features();
+void expect_transform(const at::Tensor& t, const std::string& where, int64_t columns) {
   const bool vector = t.defined() && t.dim() == 1 && t.size(0) == columns;
   const bool matrix = t.defined() && t.dim() == 2 && t.size(0) == columns && t.size(1) == columns;
   if (!(vector || matrix) || t.scalar_type() != at::kFloat)
     throw Error(where, "input_transform: expected f32 [" + std::to_string(columns) + "] or [" +
                            std::to_string(columns) + ", " + std::to_string(columns) + "]");
   expect_finite(where, "input_transform", t);
+}
+
+void validate_form(const TransformedLinear& transformed, const std::string& where) {
+  transformed.quantized.validate(where);
+  expect_transform(transformed.input_transform, where, transformed.quantized.in_features());
 }
 
 void validate_form(const DenseWeights& dense, const std::string& where) {
@@ -103,6 +105,16 @@ LinearReplacement LinearReplacement::to(at::Device device) const {
 
 void LinearReplacement::validate(const std::string& where) const {
   std::visit([&](const auto& value) { validate_form(value, where); }, form);
+}
+
+void LinearReplacement::validate_grids(const std::string& where, int64_t rows,
+                                       int64_t columns) const {
+  const QuantizedLinear* quantized = codes();
+  if (quantized == nullptr)
+    throw Error(where, "expected scales or levels beside the codes, got a form without codes");
+  quantized->validate_grids(where, rows, columns);
+  if (const auto* transformed = std::get_if<TransformedLinear>(&form))
+    expect_transform(transformed->input_transform, where, columns);
 }
 
 std::map<std::string, at::Tensor> LinearReplacement::tensors() const {

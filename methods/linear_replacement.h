@@ -53,6 +53,8 @@ struct LinearReplacement {
   // Throws Error naming `where` and the tensor: what QuantizedLinear::validate refuses, a transform
   // of another shape or dtype, values that are not finite.
   void validate(const std::string& where) const;
+  // The same of a form with codes [rows, columns] that are elsewhere, and of all but them.
+  void validate_grids(const std::string& where, int64_t rows, int64_t columns) const;
 
   // All tensors by name ("codes", "scales", "zeros", "levels", "group_of_input",
   // "input_transform", "weights", "int8_codes", "row_scales", "threshold"), and the inverse.

@@ -40,27 +40,28 @@ void expect_at_most(const std::string& where, const char* name, const at::Tensor
                            ", got " + std::to_string(largest));
 }
 
-void expect_scales_and_zeros(const std::string& where, const QuantizedLinear& linear,
+int64_t largest_code(const QuantizedLinear& linear) {
+  return linear.bits == QuantConfig::kTernary ? 2 : (int64_t{1} << linear.bits) - 1;
+}
+
+void expect_scales_and_zeros(const std::string& where, const QuantizedLinear& linear, int64_t rows,
                              int64_t groups) {
-  const int64_t rows = linear.out_features();
   if (linear.levels.defined())
     throw Error(where, "levels: expected none beside scales, got a tensor");
   expect_tensor(where, "scales", linear.scales, {rows, groups}, at::kFloat);
   expect_tensor(where, "zeros", linear.zeros, {rows, groups}, at::kByte);
-  const int64_t max_code = (int64_t{1} << linear.bits) - 1;
-  expect_at_most(where, "codes", linear.codes, max_code);
-  expect_at_most(where, "zeros", linear.zeros, max_code);
+  expect_at_most(where, "zeros", linear.zeros, largest_code(linear));
   const auto bad = at::logical_or(linear.scales.isfinite().logical_not(), linear.scales.le(0));
   if (bad.any().item<bool>())
     throw Error(where, "scales: expected finite values above 0, got " +
                            std::to_string(bad.sum().item<int64_t>()) + " that are not");
 }
 
-void expect_levels(const std::string& where, const QuantizedLinear& linear, int64_t groups) {
+void expect_levels(const std::string& where, const QuantizedLinear& linear, int64_t rows,
+                   int64_t groups) {
   if (linear.scales.defined() || linear.zeros.defined())
     throw Error(where, "levels: expected neither scales nor zeros beside them, got a tensor");
-  expect_tensor(where, "levels", linear.levels, {linear.out_features(), groups, 3}, at::kFloat);
-  expect_at_most(where, "codes", linear.codes, 2);
+  expect_tensor(where, "levels", linear.levels, {rows, groups, 3}, at::kFloat);
   const auto lower = linear.levels.select(2, 0);
   const auto upper = linear.levels.select(2, 2);
   const auto good =
@@ -138,8 +139,13 @@ void QuantizedLinear::validate(const std::string& where) const {
   if (!codes.defined() || codes.dim() != 2)
     throw Error(where, "codes: expected a matrix [out, in], got " +
                            (codes.defined() ? shape_text(codes) : std::string("none")));
-  const int64_t rows = out_features();
-  const int64_t columns = in_features();
+  validate_grids(where, out_features(), in_features());
+  expect_tensor(where, "codes", codes, {out_features(), in_features()}, at::kByte);
+  expect_at_most(where, "codes", codes, largest_code(*this));
+}
+
+void QuantizedLinear::validate_grids(const std::string& where, int64_t rows,
+                                     int64_t columns) const {
   const bool three_levels = bits == QuantConfig::kTernary;
   if (!three_levels && (bits < 1 || bits > 8))
     throw Error(where, "bits: expected 1 to 8 or ternary, got " + std::to_string(bits));
@@ -147,11 +153,10 @@ void QuantizedLinear::validate(const std::string& where) const {
     throw Error(where, "group_size: expected -1 or at least 1, got " + std::to_string(group_size));
   const int64_t width = group_size < 0 ? columns : group_size;
   const int64_t groups_wanted = columns == 0 ? 0 : (columns + width - 1) / width;
-  expect_tensor(where, "codes", codes, {rows, columns}, at::kByte);
   if (three_levels)
-    expect_levels(where, *this, groups_wanted);
+    expect_levels(where, *this, rows, groups_wanted);
   else
-    expect_scales_and_zeros(where, *this, groups_wanted);
+    expect_scales_and_zeros(where, *this, rows, groups_wanted);
   if (group_of_input.defined()) {
     expect_tensor(where, "group_of_input", group_of_input, {columns}, at::kInt);
     expect_at_most(where, "group_of_input", group_of_input, groups_wanted - 1);

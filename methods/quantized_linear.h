@@ -40,6 +40,8 @@ struct QuantizedLinear {
   // Throws Error naming `where` and the tensor: wrong shape, dtype, code or zero out of range,
   // scale not finite.
   void validate(const std::string& where) const;
+  // The same of all but the codes, which are elsewhere, of a matrix [rows, columns].
+  void validate_grids(const std::string& where, int64_t rows, int64_t columns) const;
 };
 
 }  // namespace gptqb

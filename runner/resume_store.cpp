@@ -47,7 +47,7 @@ KeptLinear read_linear(const SafetensorsFile& file, const std::string& name, con
   linear.group_size = json.at("group_size").get<int64_t>();
   linear.rows = json.at("rows").get<int64_t>();
   linear.columns = json.at("columns").get<int64_t>();
-  linear.replacement().validate(file.path().string() + ", " + name);
+  linear.validate(file.path().string() + ", " + name);
   return linear;
 }
 

@@ -4,8 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "common/error.h"
 #include "methods/quant_config.h"
+#include "tests/support/message.h"
+#include "tests/support/peak_bytes.h"
 #include "tests/support/problems.h"
 
 namespace gptqb {
@@ -54,6 +58,64 @@ TEST(KeptLinear, ALinearComesBackInAThirdOfItsBytes) {
   EXPECT_TRUE(at::equal(back.codes()->codes, linear.codes));
   EXPECT_TRUE(at::equal(back.codes()->scales, linear.scales));
   EXPECT_EQ(back.codes()->bits, 3);
+}
+
+QuantizedLinear large_linear(int64_t bits) {
+  QuantizedLinear linear;
+  linear.bits = bits;
+  linear.codes = at::zeros({512, 1024}, at::kByte);
+  linear.codes[3][5] = 2;
+  if (bits == QuantConfig::kTernary) {
+    linear.levels = at::tensor({-1.f, 0.f, 1.f}).repeat({512, 1, 1}).contiguous();
+  } else {
+    linear.scales = at::full({512, 1}, 0.5, at::kFloat);
+    linear.zeros = at::full({512, 1}, 1, at::kByte);
+  }
+  return linear;
+}
+
+// Finished blocks are checked whenever they are read; what they unpack to is many times larger.
+TEST(KeptLinear, IsCheckedWithoutBeingUnpacked) {
+  for (const int64_t bits : {int64_t{2}, int64_t{3}, int64_t{4}, int64_t{8}}) {
+    const KeptLinear kept{LinearReplacement(large_linear(bits))};
+    EXPECT_LT(test::peak_bytes_of([&] { kept.validate("layer"); }), 512 * 1024 / 16) << bits;
+  }
+  const KeptLinear ternary{LinearReplacement(large_linear(QuantConfig::kTernary))};
+  EXPECT_LT(test::peak_bytes_of([&] { ternary.validate("layer"); }), 512 * 1024);
+}
+
+TEST(KeptLinear, WhatIsWrongWithItIsSaid) {
+  const auto fault_of = [](const std::function<void(KeptLinear&)>& damage, int64_t bits = 3) {
+    KeptLinear kept{LinearReplacement(large_linear(bits))};
+    for (auto& [name, tensor] : kept.tensors) tensor = tensor.clone();
+    damage(kept);
+    return test::message_of([&] { kept.validate("layer"); });
+  };
+  const auto of = [](const char* name, KeptLinear& kept) -> at::Tensor& {
+    return kept.tensors.at(name);
+  };
+  EXPECT_THAT(fault_of([&](KeptLinear& kept) { of("scales", kept)[7][0] = -1; }),
+              HasSubstr("scales: expected finite values above 0"));
+  EXPECT_THAT(fault_of([&](KeptLinear& kept) { of("zeros", kept)[7][0] = 8; }),
+              HasSubstr("zeros: expected values of at most 7, got 8"));
+  EXPECT_THAT(fault_of([&](KeptLinear& kept) { kept.tensors.erase("zeros"); }),
+              HasSubstr("zeros: expected a tensor, got none"));
+  EXPECT_THAT(fault_of([&](KeptLinear& kept) {
+                of("packed", kept) = bytes({1, 2, 3});
+              }),
+              HasSubstr("expected bytes for 524288 codes of 3 bits, got 3"));
+  EXPECT_THAT(fault_of([&](KeptLinear& kept) { kept.tensors.erase("packed"); }),
+              HasSubstr("codes: expected a matrix [out, in], got none"));
+  EXPECT_THAT(fault_of([&](KeptLinear& kept) { kept.bits = 9; }),
+              HasSubstr("bits: expected 1 to 8 or ternary, got 9"));
+  EXPECT_THAT(fault_of([&](KeptLinear& kept) { kept.columns = 1000; }),
+              HasSubstr("expected bytes for 512000 codes"));
+  EXPECT_THAT(fault_of([&](KeptLinear& kept) { of("packed", kept)[9] = 0b00110000; },
+                       QuantConfig::kTernary),
+              HasSubstr("codes: expected values of at most 2, got 3"));
+  EXPECT_EQ(fault_of([&](KeptLinear& kept) { of("packed", kept)[9] = 0b10011000; },
+                     QuantConfig::kTernary),
+            "nothing was thrown");
 }
 
 TEST(KeptLinear, TooFewBytesAreRefused) {
