@@ -22,9 +22,11 @@ constexpr int64_t kErrorFactors = 2;
 constexpr int64_t kErrorCopies = 9;
 // The published loop takes no more than the largest of these.
 
-// Hidden states of a pass that exist at once in attention, and in a norm's f32: residual, input, q,
-// k, v, one of them rotated, and what they come to.
-constexpr int64_t kHiddenCopies = 8;
+// Hidden states of a pass that exist at once in attention: residual, input, q, k, v, and what they
+// come to.
+constexpr int64_t kHiddenCopies = 6;
+// And beside them one that is rotated, or a norm's f32.
+constexpr int64_t kRotatedCopies = 2;
 // Beside the inputs and outputs of one stage's linears: residual before and after, and the chunk.
 constexpr int64_t kStageCopies = 3;
 // Bytes of an attention score as tensor operations hold it: bias and score in two bytes each,
@@ -51,6 +53,8 @@ constexpr int64_t kCodeBytes = 1;
 constexpr int64_t kGroupBytes = 5;
 // Finished blocks on their way to the disk: one is written while the next one is collected.
 constexpr int64_t kBlocksWritten = 2;
+// One that is on the disk, on its way back: pages of its file, and a copy.
+constexpr int64_t kReadBackCopies = 2;
 
 int64_t square(int64_t value) { return value * value; }
 
@@ -114,7 +118,10 @@ class Planner {
     if (activations_on_host) plan.host.emplace_back("activations", stream_bytes(true));
     if (task_.quantizes && finished == FinishedBlocks::kInMemory)
       plan.host.emplace_back("codes", model_.blocks * finished_block_);
-    if (task_.quantizes) plan.host.emplace_back("blocks written", kBlocksWritten * written_block_);
+    if (task_.quantizes && (task_.saves_blocks || finished == FinishedBlocks::kOnDisk))
+      plan.host.emplace_back("blocks written", kBlocksWritten * written_block_);
+    if (task_.quantizes && finished == FinishedBlocks::kOnDisk)
+      plan.host.emplace_back("block read back", kReadBackCopies * finished_block_);
     if (task_.on_gpu) work.emplace_back("workspaces", kGpuWorkspaces);
     if (task_.on_gpu)
       plan.device = std::move(work);
@@ -185,7 +192,8 @@ class Planner {
       const int64_t copies = one_kernel_each() ? 1 : model_.activation_copies;
       features = std::max(features, stage.in + std::max(out * copies, out + hidden()));
     }
-    return std::max(values(tokens, kHiddenCopies * hidden()) + score_bytes(tokens),
+    const int64_t beside = std::max(kRotatedCopies * hidden(), fused_features());
+    return std::max(values(tokens, kHiddenCopies * hidden() + beside) + score_bytes(tokens),
                     values(tokens, kStageCopies * hidden() + features));
   }
 
@@ -197,8 +205,10 @@ class Planner {
   // Whether activations and softmax are computed in place, as kernels of forward_ops.h do.
   bool one_kernel_each() const { return task_.on_gpu && model_.element_bytes == 2; }
 
+  int64_t fused_features() const { return one_kernel_each() ? model_.fused_attention_features : 0; }
+
   int64_t score_bytes(int64_t tokens) const {
-    if (model_.scores_at_once == 0) return 0;
+    if (model_.scores_at_once == 0 || fused_features() > 0) return 0;
     // Of all heads of a sequence, some queries at a time.
     if (one_kernel_each())
       return model_.element_bytes *

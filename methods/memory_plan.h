@@ -28,6 +28,9 @@ struct ModelSizes {
   int64_t activation_copies = 1;
   // Attention scores that are held whole, at most so many at once (of one head at least); 0: fused.
   int64_t scores_at_once = 0;
+  // Features a token that an attention which is fused on a GPU, in 16 bits alone, holds beside
+  // queries, keys, values and what they come to; 0: it is not.
+  int64_t fused_attention_features = 0;
   int64_t heads = 0;
   bool mapped = false;  // weights are views of files, whose pages count as host memory
 };
@@ -47,7 +50,8 @@ struct MemoryTask {
   bool dense_inputs = false;     // a dense stream beside the quantized one
   bool wide_compute = false;     // solves in float64
   bool quantizes_head = false;
-  int64_t bits = 8;  // of the codes
+  bool saves_blocks = true;  // finished blocks are written for a run that goes on
+  int64_t bits = 8;          // of the codes
   int64_t group_size = -1;
 
   bool evaluates = false;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +32,10 @@ class CausalLm : public BlockModel {
   // final norm and output projections included.
   virtual at::Tensor logits(const at::Tensor& hidden) = 0;
 
+  // What a reader of results should know of how the forward pass rounds, as name and choice; empty:
+  // there is nothing to choose.
+  virtual std::map<std::string, std::string> forward_policies() const { return {}; }
+
   // Identity of the weights: SHA-256 over each safetensors file's header, size and sampled pages,
   // and config.json.
   virtual std::string fingerprint() const = 0;
@@ -54,6 +59,9 @@ struct ModelOptions {
   // gptq, gptq_v2, compressed-tensors: how a packed folder is read against its own label; auto: as
   // packed_linears.h says.
   std::string checkpoint_format = "auto";
+  // Every step of a block rounds as transformers does, where a fused kernel would not (BLOOM's
+  // attention on a GPU); published numbers depend on it.
+  bool reference_forward = false;
 };
 
 // Opens a Hugging Face folder (config.json, one or several safetensors). Weights are mapped and

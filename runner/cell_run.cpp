@@ -263,8 +263,17 @@ PreparedCell prepare_cell(const Cell& cell, InputCache& cache, const RunOptions&
   return prepared;
 }
 
-void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& options,
-              PhaseClock& clock, Record& record) {
+MemoryPlan memory_of(const Cell& cell, const PreparedCell& prepared, const RunOptions& options) {
+  MemoryTask task = memory_task(cell, options.device, options.resume);
+  for (const auto& inputs : prepared.evaluations)
+    for (const EvaluationInput& input : inputs)
+      task.evaluation_tokens =
+          std::max(task.evaluation_tokens, input.windows->count * input.windows->seqlen);
+  return plan_memory(prepared.model->sizes(), task, options.limits);
+}
+
+void run_cell(const Cell& cell, PreparedCell& prepared, const MemoryPlan& memory,
+              const RunOptions& options, PhaseClock& clock, Record& record) {
   c10::InferenceMode inference;
   clock.enter("idle");
   CausalLm& model = *prepared.model;
@@ -275,14 +284,9 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& option
     allocator->resetPeakStats(model.device().index());
   }
   record.policies = policies_of(cell);
+  record.policies.merge(model.forward_policies());
   record.seeds = {{"calibration", cell.calibration().seed}};
 
-  MemoryTask task = memory_task(cell, options.device);
-  for (const auto& inputs : prepared.evaluations)  // by now it is known how many windows there are
-    for (const EvaluationInput& input : inputs)
-      task.evaluation_tokens =
-          std::max(task.evaluation_tokens, input.windows->count * input.windows->seqlen);
-  const MemoryPlan memory = plan_memory(model.sizes(), task, options.limits);
   record.peak_bytes["host_planned"] = memory.host_bytes();
   if (allocator) record.peak_bytes["device_planned"] = memory.device_bytes();
   if (memory.activation_bytes > 0) record.peak_bytes["activations"] = memory.activation_bytes;

@@ -35,10 +35,14 @@ std::string quantization_inputs(const Record& record);
 // Throws Error: anything wrong with model, tokenizer, data or overrides.
 PreparedCell prepare_cell(const Cell& cell, InputCache& cache, const RunOptions& options);
 
-// Quantizes and evaluates; fills metrics, layers, seconds, peaks and policies of `record`. `clock`
-// runs since the cell began: its phases become those of the record and add up to seconds.cell,
-// which leaves out only the writing of the record itself.
-void run_cell(const Cell& cell, PreparedCell& prepared, const RunOptions& options,
-              PhaseClock& clock, Record& record);
+// The memory that a prepared cell takes within options.limits, all its windows counted. Throws
+// Error as plan_memory(): it does not fit.
+MemoryPlan memory_of(const Cell& cell, const PreparedCell& prepared, const RunOptions& options);
+
+// Quantizes and evaluates within `memory`; fills metrics, layers, seconds, peaks and policies of
+// `record`. `clock` runs since the cell began: its phases become those of the record and add up to
+// seconds.cell, which leaves out only the writing of the record itself.
+void run_cell(const Cell& cell, PreparedCell& prepared, const MemoryPlan& memory,
+              const RunOptions& options, PhaseClock& clock, Record& record);
 
 }  // namespace gptqb

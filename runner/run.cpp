@@ -113,9 +113,12 @@ class PlanRun {
         write_record(options_.output, *kept);
         return std::move(*kept);
       }
+      MemoryPlan memory;
+      if (const std::string reason = does_not_fit(cell, prepared, memory); !reason.empty())
+        return skip(std::move(record), reason, outcome_.skipped);
       progress_.note(label_);
       if (options_.fresh) FileResumeStore(options_.output, cell.id(), &progress_).discard();
-      run_cell(cell, prepared, options_, clock, record);
+      run_cell(cell, prepared, memory, options_, clock, record);
     } catch (const Interrupted&) {
       throw;
     } catch (const std::exception& error) {
@@ -125,6 +128,18 @@ class PlanRun {
     FileResumeStore(options_.output, cell.id(), &progress_).discard();
     ++outcome_.ran;
     return record;
+  }
+
+  // Windows are counted only now, where the plan of all cells did not know how many there are. Sets
+  // `memory`, or says why not.
+  std::string does_not_fit(const Cell& cell, const PreparedCell& prepared,
+                           MemoryPlan& memory) const {
+    try {
+      memory = memory_of(cell, prepared, options_);
+      return "";
+    } catch (const Error& error) {
+      return std::string("does not fit: ") + error.what();
+    }
   }
 
   // A cell without a model: nothing but the device and the build goes in.

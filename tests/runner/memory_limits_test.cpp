@@ -7,7 +7,9 @@
 #include "common/atomic_file.h"
 #include "methods/memory_plan.h"
 #include "models/causal_lm.h"
+#include "runner/cell_memory.h"
 #include "runner/cli.h"
+#include "runner/model_checks.h"
 #include "runner/record.h"
 #include "tests/runner/run_program.h"
 #include "tests/runner/spawned_program.h"
@@ -90,6 +92,38 @@ TEST_F(MemoryLimitsTest, WhatCannotFitIsSaidByPlanAndSkippedBeforeAnyWork) {
   EXPECT_THAT(record.reason, expected);
 }
 
+// An evaluation of all windows there are is counted when they have been read: the cell is skipped
+// then, as one that was known before, and the rest goes on.
+TEST_F(MemoryLimitsTest, WindowsThatNobodyCountedBeforeMakeASkippedCell) {
+  const std::string text =
+      "name: all_windows\n"
+      "model: {synthetic: {architecture: llama, hidden_size: 1024, intermediate_size: 2816, heads: "
+      "16, layers: 1, vocab_size: 20000}, dtype: float32}\n"
+      "method: {name: none}\n"
+      "evaluate: [{perplexity: {datasets: [random], seqlen: 4096}}]\n";
+  const PlanOptions known{.methods = {"none"}, .evaluators = {"perplexity"}};
+  const Plan plan = make_plan(parse_experiments(text, "p.yaml").at(0), known);
+  const Cell& cell = plan.cells.at(0).cell;
+  const int64_t uncounted =
+      plan_memory(check_models(plan, "").sizes.at(cell.id()), memory_task(cell, "cpu", true), {})
+          .host_bytes();
+  // 8 windows of 4096 tokens are 128 MiB of hidden states.
+  const double limit = static_cast<double>(uncounted + (int64_t{64} << 20)) / (1 << 30);
+  const std::string path = (folder_ / "all_windows.yaml").string();
+  write_file_atomically(path, text + "limits: {host_memory: " + std::to_string(limit) + "}\n");
+  EXPECT_THAT(
+      run_program({"plan", path}).out,
+      AllOf(HasSubstr("1 to run"),
+            HasSubstr("windows of evaluations without max_windows are counted when they are "
+                      "read")));
+  const auto outcome = run_program({"run", path, "--output", (folder_ / "out").string()});
+  EXPECT_EQ(outcome.code, kExitFailed);
+  const Record record = load_records(folder_ / "out").records.at(0);
+  EXPECT_EQ(record.status, CellStatus::kSkipped);
+  EXPECT_THAT(record.reason, AllOf(HasSubstr("does not fit: [limits.host_memory]"),
+                                   HasSubstr("evaluation windows 0.12")));
+}
+
 struct Measured {
   const char* like;
   int64_t blocks;  // 0: all
@@ -112,7 +146,8 @@ TEST(MemoryPlanOfPublishedShapes, LiesJustAboveWhatWasMeasuredOnAGpu) {
     SyntheticModel shape;
     shape.like = row.like;
     shape.layers = row.blocks;
-    const auto model = open_synthetic(shape, {.dtype = "float16", .device = at::kCPU});
+    const auto model =
+        open_synthetic(shape, {.dtype = "float16", .device = at::kCPU, .reference_forward = true});
     MemoryTask task;
     task.on_gpu = true;
     task.quantizes = true;
