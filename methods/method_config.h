@@ -81,6 +81,7 @@ struct CompatPolicy {
   bool reference_dead_columns = false;  // whole rows set the grid, then dead columns are cleared
   bool reference_rtn_dtype = false;     // RTN computes grids and codes in the model's dtype
   bool reference_loss_dtype = false;    // cross-entropy in the logits' dtype
+  bool reference_forward = false;       // each step of a block rounds as transformers does
 
   bool operator==(const CompatPolicy&) const = default;
 };

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "models/alibi_columns.h"
 #include "models/forward_ops.h"
 
 namespace gptqb {
@@ -15,22 +16,6 @@ constexpr int64_t kChunks = 4;
 constexpr int64_t kFewestQueries = 128;
 // Chunks end where tensor cores and the softmax can read whole vectors.
 constexpr int64_t kQueryStep = 64;
-
-// One slope a head, f32 [heads]: 2^(-8 i / heads) where heads is a power of two; else those of the
-// next lower power of two, then every other one of the next higher (Press et al. 2022, section 3).
-// Powers of an f32 base, as in transformers: the last bit of a slope shows at late positions.
-at::Tensor alibi_slopes(int64_t heads, at::Device device) {
-  int64_t lower = 1;
-  while (2 * lower <= heads) lower *= 2;
-  const auto powers = [&](int64_t of_heads, int64_t count, int64_t step) {
-    const double base = std::exp2(-8.0 / static_cast<double>(of_heads));
-    return at::pow(
-        at::full({}, base, at::TensorOptions(at::kFloat).device(device)),
-        at::arange(1, 1 + step * count, step, at::TensorOptions(at::kInt).device(device)));
-  };
-  const at::Tensor slopes = powers(lower, lower, 1);
-  return lower == heads ? slopes : at::cat({slopes, powers(2 * lower, heads - lower, 2)});
-}
 
 double score_scale(int64_t head_dim) { return 1.0 / std::sqrt(static_cast<double>(head_dim)); }
 

@@ -1,9 +1,9 @@
-// Causal attention with linear biases for positions (ALiBi, Press et al. 2022), as BLOOM computes
-// it.
+// Causal attention with linear biases for positions (ALiBi, Press et al. 2022), as transformers
+// computes it for BLOOM.
 //
-// Scores are rounded to the model's dtype with the bias in them, as transformers does: steep heads
-// reach a thousand, where float16 has steps of 1/2 to 1. A fused attention keeps them in f32 and
-// puts out something else (by 5 % in float16 and 32 % in bfloat16 for 8 heads at 2048 tokens).
+// Scores are rounded to the model's dtype with the bias in them: steep heads reach a thousand,
+// where float16 has steps of 1/2 to 1. A fused attention (models/fused_alibi.h) keeps them in f32
+// and puts out something else (by 5 % in float16 and 32 % in bfloat16 for 8 heads at 2048 tokens).
 #pragma once
 
 #include <ATen/ATen.h>

@@ -156,6 +156,7 @@ ModelSizes Decoder::sizes() const {
                    .vocabulary = vocab_size(),
                    .activation_copies = facts_.activation_copies,
                    .scores_at_once = facts_.scores_at_once,
+                   .fused_attention_features = facts_.fused_attention_features,
                    .heads = facts_.heads,
                    .mapped = weights_->mapped()};
   for (const TensorSpec& spec : facts_.table.specs) {

@@ -32,6 +32,7 @@ struct DecoderFacts {
   // For planning memory: see ModelSizes.
   int64_t activation_copies = 1;
   int64_t scores_at_once = 0;
+  int64_t fused_attention_features = 0;
   int64_t heads = 0;
 
   // Adds a tensor to the table, by its full name with {} for the block's number.

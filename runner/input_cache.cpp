@@ -63,7 +63,8 @@ InputCache::InputCache(std::filesystem::path data_root, std::filesystem::path ba
 std::unique_ptr<CausalLm> InputCache::open(const Cell& cell, const std::string& device) const {
   const ModelOptions options{.dtype = cell.model().dtype,
                              .device = at::Device(device),
-                             .checkpoint_format = cell.model().checkpoint_format};
+                             .checkpoint_format = cell.model().checkpoint_format,
+                             .reference_forward = cell.compat().reference_forward};
   if (cell.model().synthetic.asked()) return open_synthetic(cell.model().synthetic, options);
   return open_model(model_folder(cell), options);
 }
@@ -158,7 +159,8 @@ const TokenWindows& InputCache::evaluation(const Cell& cell, const EvaluatorSpec
 
 DenseReference& InputCache::dense(const Cell& cell, const std::string& device) {
   auto& entry = dense_[model_key(cell, model_folder(cell)) + '\n' + cell.model().dtype + '\n' +
-                       cell.model().checkpoint_format + '\n' + device];
+                       cell.model().checkpoint_format + '\n' + device +
+                       (cell.compat().reference_forward ? "\nreference" : "")];
   if (!entry)
     entry = std::make_unique<DenseReference>([this, cell, device] { return open(cell, device); },
                                              kStatesBytes);

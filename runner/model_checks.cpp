@@ -1,8 +1,8 @@
 #include "runner/model_checks.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "common/error.h"
@@ -45,16 +45,19 @@ ModelChecks check_models(const Plan& plan, const fs::path& base) {
   };
   ModelChecks checks;
   std::vector<std::string> faults;
-  std::map<std::array<std::string, 3>, Known> known;  // by folder, dtype and format
+  // By what opens it.
+  std::map<std::tuple<std::string, std::string, std::string, bool>, Known> known;
   for (const PlannedCell& planned : plan.cells) {
     const Cell& cell = planned.cell;
     const SyntheticModel& synthetic = cell.model().synthetic;
     if (!planned.skip_reason.empty() || (cell.model().path.empty() && !synthetic.asked())) continue;
     const fs::path folder = base / cell.model().path;
-    const std::string& dtype = cell.model().dtype;
+    const ModelOptions options{.dtype = cell.model().dtype,
+                               .checkpoint_format = cell.model().checkpoint_format,
+                               .reference_forward = cell.compat().reference_forward};
     const auto [entry, is_new] =
-        known.try_emplace({synthetic.asked() ? synthetic.config().dump() : folder.string(), dtype,
-                           cell.model().checkpoint_format});
+        known.try_emplace({synthetic.asked() ? synthetic.config().dump() : folder.string(),
+                           options.dtype, options.checkpoint_format, options.reference_forward});
     Known& model = entry->second;
     const auto look_at = [&model](const CausalLm& opened) {
       model.linears = linear_names(opened);
@@ -63,11 +66,10 @@ ModelChecks check_models(const Plan& plan, const fs::path& base) {
     };
     std::error_code ignored;
     if (is_new && synthetic.asked()) {
-      look_at(*open_synthetic(synthetic, {.dtype = dtype}));
+      look_at(*open_synthetic(synthetic, options));
     } else if (is_new && fs::exists(folder / "config.json", ignored)) {
       try {
-        look_at(*open_model(folder,
-                            {.dtype = dtype, .checkpoint_format = cell.model().checkpoint_format}));
+        look_at(*open_model(folder, options));
       } catch (const std::exception& error) {
         checks.broken.push_back(error.what());
       }

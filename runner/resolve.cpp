@@ -53,7 +53,7 @@ bool rules_search_grids(const Values& values) {
 bool is_absent_at_default(const std::string& key) {
   return key == "method.order" || key == "overrides" || key == "quant.head" ||
          key == "quant.embedding" || key == "method.rows" || key == "method.layers" ||
-         key == "model.checkpoint_format";
+         key == "model.checkpoint_format" || key == "compat.forward";
 }
 
 // Keys of `method` that belong to one method only.
@@ -109,7 +109,17 @@ bool is_own_order(const Values& values, const json& order) {
   return true;
 }
 
+// Whether rounding in the forward pass is a choice: only BLOOM's differs. Of files it is not known
+// yet what they hold.
+bool may_round_in_two_ways(const Values& values) {
+  for (const char* key : {"model.synthetic.like", "model.synthetic.architecture"})
+    if (const auto made = values.find(key); made != values.end() && made->second.is_string())
+      return starts_with(made->second.get<std::string>(), "bloom");
+  return true;
+}
+
 bool uses(const Values& values, const std::string& key) {
+  if (key == "compat.forward") return may_round_in_two_ways(values);
   if (starts_with(key, "model.") || starts_with(key, "evaluate.") || key == "method.name" ||
       key == "compat.loss_dtype")
     return true;

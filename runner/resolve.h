@@ -27,7 +27,8 @@ Values with_defaults(const Settings& settings, Faults& faults);
 void check_together(const Settings& settings, const Values& values, Faults& faults);
 
 // What decides the numbers of `full`: without keys its method does not use, and without keys of
-// later work that are at their default. `none` keeps the model, evaluate and compat.loss_dtype;
+// later work that are at their default. `none` keeps the model, evaluate, and compat.loss_dtype and
+// .forward;
 // `rtn` neither calibration nor the solver's keys (its codes depend on the weights alone; gptq
 // cells carry relative_error_rtn beside their own error).
 Values identity(const Values& full);

@@ -111,6 +111,10 @@ void append_compat(std::vector<KeySpec>& table) {
                          "columns without input: left out of the grid, or only cleared"));
   table.push_back(choice("compat.loss_dtype", compat, &CompatPolicy::reference_loss_dtype,
                          {{"float32", false}, {"model", true}}, "dtype of the cross-entropy"));
+  table.push_back(choice("compat.forward", compat, &CompatPolicy::reference_forward,
+                         {{"fused", false}, {"reference", true}},
+                         "forward pass on a GPU: fused kernels that keep attention scores in "
+                         "float32, or every step rounded as transformers does (BLOOM)"));
 }
 
 void append_overrides(std::vector<KeySpec>& table) {

@@ -1,12 +1,15 @@
 // BLOOM (BigScience 2022): ALiBi positions (Press et al. 2022), a norm after the embedding, one
 // fused product for query, key and value, GELU by tanh. Roundings follow transformers, so that
-// half-precision results can be compared.
+// half-precision results can be compared; but for those of attention scores where a GPU computes
+// them fused.
+#include <optional>
 #include <utility>
 
 #include "common/error.h"
 #include "models/alibi_attention.h"
 #include "models/decoder.h"
 #include "models/forward_ops.h"
+#include "models/fused_alibi.h"
 
 namespace gptqb {
 namespace {
@@ -66,7 +69,12 @@ BloomConfig read_bloom_config(const ConfigReader& config) {
   return bloom;
 }
 
-DecoderFacts bloom_facts(const BloomConfig& config) {
+// `dtype` float16 stands for both of 16 bits.
+bool fused_attention_takes(const BloomConfig& config, at::ScalarType dtype) {
+  return FusedAlibi::takes(dtype, config.hidden / config.heads, config.max_positions);
+}
+
+DecoderFacts bloom_facts(const BloomConfig& config, bool reference_forward) {
   const std::string root = kRoot;
   DecoderFacts facts;
   facts.architecture = "bloom";
@@ -81,9 +89,12 @@ DecoderFacts bloom_facts(const BloomConfig& config) {
   facts.vocab_size = config.vocab_size;
   facts.max_positions = config.max_positions;
   facts.kv_width = 2 * config.hidden;
-  facts.activation_copies = 4;  // bloom_gelu: what goes in, two factors, and the product
+  facts.activation_copies = 3;  // bloom_gelu: what goes in and comes out, and two factors
   facts.scores_at_once = AlibiAttention::kScoresAtOnce;
   facts.heads = config.heads;
+  if (!reference_forward && fused_attention_takes(config, at::kHalf))
+    facts.fused_attention_features =
+        FusedAlibi::features_held(config.heads, config.hidden / config.heads);
 
   // Without prefix: the published conversions.
   facts.table = {.prefix = root, .other_prefixes = {""}, .blocks = config.blocks, .specs = {}};
@@ -102,10 +113,18 @@ DecoderFacts bloom_facts(const BloomConfig& config) {
 
 class Bloom : public Decoder {
  public:
-  Bloom(ModelSource source, const BloomConfig& config)
-      : Decoder(std::move(source), bloom_facts(config)),
+  Bloom(ModelSource source, const BloomConfig& config, bool reference_forward)
+      : Decoder(std::move(source), bloom_facts(config, reference_forward)),
         config_(config),
-        attention_(config.heads, dtype(), device()) {}
+        attention_(config.heads, dtype(), device()) {
+    if (!reference_forward && device().is_cuda() && fused_attention_takes(config, dtype()))
+      fused_attention_.emplace(config.heads, dtype(), device());
+  }
+
+  std::map<std::string, std::string> forward_policies() const override {
+    return {{"attention", fused_attention_ ? "fused, scores in float32"
+                                           : "scores in the model's dtype, as transformers"}};
+  }
 
   at::Tensor embed(const at::Tensor& ids) override {
     return end_norm(gather_rows(named("word_embeddings.weight"), checked_ids(ids)),
@@ -122,7 +141,7 @@ class Bloom : public Decoder {
     at::Tensor& residual = activations.residual;
     switch (stage) {
       case 0:
-        input = attention_.mix(linear("self_attention.query_key_value", input));
+        input = attention(linear("self_attention.query_key_value", input));
         return;
       case 1:
         residual = linear("self_attention.dense", input).add_(residual);
@@ -177,15 +196,21 @@ class Bloom : public Decoder {
     return norm(x, end_tensor(named(name) + ".weight"), end_tensor(named(name) + ".bias"));
   }
 
+  at::Tensor attention(const at::Tensor& fused) {
+    return fused_attention_ ? fused_attention_->mix(fused) : attention_.mix(fused);
+  }
+
   BloomConfig config_;
   AlibiAttention attention_;
+  std::optional<FusedAlibi> fused_attention_;
 };
 
 }  // namespace
 
 std::unique_ptr<CausalLm> open_bloom(ModelSource source) {
   const BloomConfig config = read_bloom_config(source.config);
-  return std::make_unique<Bloom>(std::move(source), config);
+  const bool reference_forward = source.options.reference_forward;
+  return std::make_unique<Bloom>(std::move(source), config, reference_forward);
 }
 
 }  // namespace gptqb

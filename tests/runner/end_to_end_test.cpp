@@ -162,6 +162,24 @@ TEST_F(EndToEnd, ASyntheticModelRunsWithoutAnyFile) {
   EXPECT_THAT(run().err + run().out, HasSubstr("Random ids say nothing about a real model"));
 }
 
+// What a model may choose in its forward pass, the dense one included.
+TEST_F(EndToEnd, TheRecordSaysHowBloomsAttentionRounds) {
+  write(
+      "experiment.yaml",
+      "name: made\n"
+      "model: {synthetic: {architecture: bloom, hidden_size: 32, heads: 2, layers: 1, vocab_size: "
+      "100}, dtype: float16}\n"
+      "method: {name: none}\n"
+      "compat: reference\n"
+      "evaluate:\n"
+      "  - perplexity: {datasets: [random], seqlen: 16, max_windows: 2}\n");
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
+  ASSERT_EQ(records().size(), 1u);
+  EXPECT_EQ(records()[0].policies.at("attention"), "scores in the model's dtype, as transformers");
+  EXPECT_EQ(records()[0].setting("compat.forward"), "reference");
+}
+
 // Mixed precision: which rule took which layer, and bits a weight counted by hand. A block of the
 // model has q 192 x 192, k and v 64 x 192, o 192 x 192, gate and up 512 x 192, down 192 x 512:
 // 393216 weights in 1728 rows.

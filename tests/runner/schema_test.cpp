@@ -297,8 +297,10 @@ TEST(Schema, AgreesWithTheDesign) {
     bool worded = false;
     for (const std::string& section : sections)
       worded = worded || spec.key.compare(0, section.size(), section) == 0;
-    // Found after keys.md was written: the published RTN rounds in the model's dtype.
-    const bool added = spec.key == "compat.rtn_dtype" || spec.key == "method.step_by_step";
+    // Found after keys.md was written: the published RTN rounds in the model's dtype, and so do
+    // attention scores of BLOOM.
+    const bool added = spec.key == "compat.rtn_dtype" || spec.key == "method.step_by_step" ||
+                       spec.key == "compat.forward";
     EXPECT_TRUE(worded || added || design.count(spec.key) > 0) << spec.key << " is not in keys.md";
   }
 }
@@ -353,6 +355,7 @@ TEST(Schema, DefaultsAgreeWithTheDesign) {
       {"compat.rtn_dtype", "float32"},
       {"compat.dead_columns", "exclude"},
       {"compat.loss_dtype", "float32"},
+      {"compat.forward", "fused"},
       {"evaluate.perplexity.seqlen", "2048"},
       {"evaluate.perplexity.max_windows", "0"},
       {"evaluate.perplexity.batch", "auto"},
