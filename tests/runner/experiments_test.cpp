@@ -7,9 +7,12 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 #include <tuple>
 
+#include "common/atomic_file.h"
+#include "models/published_shapes.h"
 #include "runner/kernel_settings.h"
 #include "runner/plan.h"
 #include "tests/support/shared.h"
@@ -170,6 +173,24 @@ TEST(Experiments, ScalingRunsEveryModelInFullOrTwice) {
       EXPECT_EQ(runs.size(), 9u) << "125M to 175B";
     }
   }
+}
+
+// The script stands alone, so it has numbers of blocks of its own.
+TEST(Experiments, ThePlotOfScalingKnowsTheBlocksOfEveryPublishedModel) {
+  const std::string script = read_file(fs::path(GPTQB_SOURCE_DIR) / "scripts/plot_scaling.py");
+  const size_t begin = script.find("BLOCKS = {"), end = script.find('}', begin);
+  ASSERT_NE(end, std::string::npos);
+  const std::string table = script.substr(begin, end - begin);
+  std::map<std::string, int64_t> known;
+  const std::regex entry("\"([^\"]+)\": ([0-9]+)");
+  for (std::sregex_iterator match(table.begin(), table.end(), entry), none; match != none; ++match)
+    known[(*match)[1]] = std::stoll((*match)[2]);
+  std::map<std::string, int64_t> published;
+  for (const std::string& name : published_shapes()) {
+    const auto config = published_config(name);
+    published[name] = config.value("num_hidden_layers", config.value("n_layer", int64_t{0}));
+  }
+  EXPECT_EQ(known, published);
 }
 
 // The shapes of shared/reference/h200_peers.md, each solved by both.
