@@ -1,0 +1,59 @@
+// Models and data that a plan needs and the machine lacks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "runner/plan.h"
+#include "tests/runner/planned.h"
+#include "tests/support/temporary_folder.h"
+
+namespace gptqb::test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+TEST(MissingInputs, SaysWhatWhereAndHow) {
+  const TemporaryFolder folder;
+  const fs::path& base = folder.path();
+  fs::create_directories(base / "m");
+  const std::string text =
+      "name: p\nmodel: {path: m}\nmethod: {name: gptq}\ncalibration: {dataset: wikitext2}\n"
+      "evaluate: [{perplexity: {datasets: [c4, {name: o, source: \"text:o.txt\"}]}}]\n";
+  const Plan made = make_plan(parse_experiments(text, "p.yaml").at(0), build());
+  std::vector<std::string> missing = missing_inputs(made.cells[0].cell, base / "data", base);
+  ASSERT_EQ(missing.size(), 4u);
+  EXPECT_EQ(missing[0], "model: expected the Hugging Face folder of m at " + (base / "m").string() +
+                            ", got a folder without config.json. Put config.json, the safetensors "
+                            "and the tokenizer files of "
+                            "that model there (by `huggingface-cli download`, or a copy)");
+  EXPECT_THAT(missing[1], HasSubstr("expected the file wikitext-2-raw/wiki.train.raw"));
+  EXPECT_THAT(missing[2], HasSubstr("expected the file c4/en/c4-validation.00000-of-00008.json"));
+  EXPECT_THAT(missing[3], HasSubstr("expected the file of source 'text:o.txt'"));
+
+  std::ofstream(base / "m" / "config.json") << "{}";
+  std::ofstream(base / "o.txt") << "text";
+  fs::create_directories(base / "data/c4/en");
+  std::ofstream(base / "data/c4/en/c4-validation.00000-of-00008.json.gz") << "only looked for";
+  missing = missing_inputs(made, base / "data", base);
+  ASSERT_EQ(missing.size(), 1u);
+  EXPECT_THAT(missing[0], HasSubstr("wiki.train.raw"));
+}
+
+TEST(MissingInputs, NamesTheVariableOfThePath) {
+  unsetenv("GPTQB_TEST_UNSET");
+  const auto experiments = parse_experiments(
+      "name: p\nmodel: {path: \"${GPTQB_TEST_UNSET:-/nowhere}/m\"}\nmethod: {name: none}\n",
+      "p.yaml");
+  const auto missing = missing_inputs(make_plan(experiments.at(0), build()), "", "");
+  ASSERT_EQ(missing.size(), 1u);
+  EXPECT_THAT(missing[0], HasSubstr("at /nowhere/m, got none"));
+  EXPECT_THAT(missing[0],
+              HasSubstr("or set the variable: model.path is ${GPTQB_TEST_UNSET:-/nowhere}/m"));
+}
+
+}  // namespace
+}  // namespace gptqb::test
