@@ -18,10 +18,12 @@ std::map<std::string, std::string> settings_under(const Record& record,
   return result;
 }
 
+// Computed alike, too.
 bool same_model(const Record& a, const Record& b) {
+  const std::vector<std::string> prefixes = {"model.", "compat.forward"};
   return a.inputs.model_fingerprint == b.inputs.model_fingerprint &&
          a.inputs.tokenizer_fingerprint == b.inputs.tokenizer_fingerprint &&
-         settings_under(a, {"model."}) == settings_under(b, {"model."});
+         settings_under(a, prefixes) == settings_under(b, prefixes);
 }
 
 const Record* find(const std::vector<Record>& records,

@@ -329,6 +329,17 @@ TEST(ReportTest, TheBaselineIsTheRtnOfTheSamePolicies) {
   EXPECT_EQ(rtn_baseline(records[2], records, "wikitext2")->cell_id, "honours");
 }
 
+// A dense model whose attention rounds scores is another one.
+TEST(ReportTest, TheDenseBaselineComputesItsForwardPassAlike) {
+  std::vector<Record> records = {record("fused", "none", 4, 10, {1}),
+                                 record("rounded", "none", 4, 9, {1}),
+                                 record("g", "gptq", 4, 12, {1}), record("h", "gptq", 4, 8, {1})};
+  records[1].settings.emplace_back("compat.forward", "reference");
+  records[3].settings.emplace_back("compat.forward", "reference");
+  EXPECT_EQ(dense_baseline(records[2], records, "wikitext2")->cell_id, "fused");
+  EXPECT_EQ(dense_baseline(records[3], records, "wikitext2")->cell_id, "rounded");
+}
+
 TEST(ReportTest, WeightsAndActivationsOfEightBitsAreLabelled) {
   std::vector<Record> records = {record("a", "gptq", 4, 10, {1}),
                                  record("b", "llm_int8", 8, 9, {1}),
