@@ -50,7 +50,7 @@ struct MemoryTask {
   bool dense_inputs = false;     // a dense stream beside the quantized one
   bool wide_compute = false;     // solves in float64
   bool quantizes_head = false;
-  bool saves_blocks = true;  // finished blocks are written for a run that goes on
+  bool saves_blocks = true;  // finished blocks are written, whether or not memory is short
   int64_t bits = 8;          // of the codes
   int64_t group_size = -1;
 

@@ -29,6 +29,8 @@ int64_t total_bytes(const ModelSizes& sizes, const MemoryTask& task) {
   return plan.device_bytes() + plan.host_bytes();
 }
 
+bool saves_blocks(const Plan& plan) { return plan.resume || plan.save.has_value(); }
+
 bool evaluates_all_windows(const Cell& cell) {
   const auto& evaluators = cell.evaluators();
   return std::any_of(evaluators.begin(), evaluators.end(),
@@ -51,13 +53,13 @@ int64_t calibration_sequences_per_pass(const Cell& cell, at::Device device) {
              : sequences_per_pass(device, cell.calibration().seqlen);
 }
 
-MemoryTask memory_task(const Cell& cell, const std::string& device, bool resume) {
+MemoryTask memory_task(const Cell& cell, const std::string& device, bool saves_blocks) {
   const at::Device kind = is_gpu(device) ? at::kCUDA : at::kCPU;
   MemoryTask task;
   task.on_gpu = is_gpu(device);
   task.program_bytes = resident_bytes();
   task.quantizes = !cell.dense();
-  task.saves_blocks = resume;
+  task.saves_blocks = saves_blocks;
   if (cell.needs_calibration()) {
     const int64_t seqlen = cell.calibration().seqlen;
     task.calibration_tokens = cell.calibration().samples * seqlen;
@@ -102,7 +104,7 @@ void skip_what_does_not_fit(Plan& plan, const std::map<std::string, ModelSizes>&
     const auto known = sizes.find(planned.cell.id());
     if (!planned.skip_reason.empty() || known == sizes.end()) continue;
     try {
-      plan_memory(known->second, memory_task(planned.cell, device, plan.resume), limits);
+      plan_memory(known->second, memory_task(planned.cell, device, saves_blocks(plan)), limits);
     } catch (const Error& error) {
       planned.skip_reason = std::string("does not fit: ") + error.what();
     }
@@ -114,7 +116,7 @@ std::string memory_lines(const Plan& plan, const std::map<std::string, ModelSize
   std::map<std::string, const Cell*> largest;
   std::vector<std::string> order;
   const auto need = [&](const Cell& cell) {
-    return total_bytes(sizes.at(cell.id()), memory_task(cell, "cuda", plan.resume));
+    return total_bytes(sizes.at(cell.id()), memory_task(cell, "cuda", saves_blocks(plan)));
   };
   for (const PlannedCell& planned : plan.cells) {
     if (!planned.skip_reason.empty() || !sizes.contains(planned.cell.id())) continue;
@@ -129,12 +131,13 @@ std::string memory_lines(const Plan& plan, const std::map<std::string, ModelSize
       // A GPU need not be here to plan for it, so only a limit that was given counts.
       const bool gpu = is_gpu(device);
       const MemoryLimits limits = gpu ? plan.limits : within_machine(plan.limits, device);
-      text += head + (gpu ? " on a GPU: " : " on the CPU: ") +
-              plan_text(sizes.at(cell.id()), memory_task(cell, device, plan.resume), limits) +
-              (evaluates_all_windows(cell) ? "; windows of evaluations without max_windows are "
-                                             "counted when they are read"
-                                           : "") +
-              "\n";
+      text +=
+          head + (gpu ? " on a GPU: " : " on the CPU: ") +
+          plan_text(sizes.at(cell.id()), memory_task(cell, device, saves_blocks(plan)), limits) +
+          (evaluates_all_windows(cell) ? "; windows of evaluations without max_windows are "
+                                         "counted when they are read"
+                                       : "") +
+          "\n";
     }
   }
   return text;

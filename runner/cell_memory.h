@@ -18,8 +18,8 @@ int64_t calibration_sequences_per_pass(const Cell& cell, at::Device device);
 
 // What a cell asks of memory on `device` (cpu, cuda, cuda:N), beside its model's sizes: known from
 // its settings, before any window is drawn. Evaluations of all windows there are count none.
-// `resume`: finished blocks are kept for a run that goes on.
-MemoryTask memory_task(const Cell& cell, const std::string& device, bool resume);
+// `saves_blocks`: finished blocks are written, for a run that goes on or a packed checkpoint.
+MemoryTask memory_task(const Cell& cell, const std::string& device, bool saves_blocks);
 
 // `limits`, and the machine's memory where they say nothing. The memory of a GPU is known only for
 // one that is there.

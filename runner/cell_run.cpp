@@ -264,7 +264,7 @@ PreparedCell prepare_cell(const Cell& cell, InputCache& cache, const RunOptions&
 }
 
 MemoryPlan memory_of(const Cell& cell, const PreparedCell& prepared, const RunOptions& options) {
-  MemoryTask task = memory_task(cell, options.device, options.resume);
+  MemoryTask task = memory_task(cell, options.device, options.resume || options.save);
   for (const auto& inputs : prepared.evaluations)
     for (const EvaluationInput& input : inputs)
       task.evaluation_tokens =
