@@ -114,6 +114,16 @@ TEST(GptqTensors, Version1HasNoZeroPointOfZero) {
   EXPECT_NO_THROW(pack_gptq(linear, PackedFormat::kGptqV2, "layer"));
 }
 
+// PK-12: zero points are stored whatever they are.
+TEST(GptqTensors, ZeroPointsOfZeroAreStored) {
+  QuantizedLinear linear = RandomCodes{}.make();
+  linear.zeros.zero_();
+  const GptqTensors packed = pack_gptq(linear, PackedFormat::kGptqV2, "layer");
+  EXPECT_EQ(packed.qzeros.sizes().vec(), (std::vector<int64_t>{3, 8}));
+  EXPECT_TRUE(packed.qzeros.eq(0).all().item<bool>());
+  EXPECT_TRUE(same_linear(unpacked(packed, linear, PackedFormat::kGptqV2), linear));
+}
+
 // The field of all ones under v1 is 2^b to some readers and 0 to others.
 TEST(GptqTensors, Version1WithAFullFieldIsRefused) {
   QuantizedLinear linear = RandomCodes{}.make();
