@@ -75,7 +75,7 @@ PackedFolderWriter::PackedFolderWriter(PackedFolderOptions options, const Causal
     options_.path = options_.path.parent_path();
     temporary_ = options_.path.string() + ".incomplete";
   }
-  if (fs::exists(options_.path) && !own_meta(options_.path))
+  if (fs::exists(options_.path) && !own_settings(options_.path))
     throw Error(options_.path.string(),
                 "expected a path where nothing is, or a folder that gptq-bench packed, got "
                 "something else. Choose another save.path, or remove it");

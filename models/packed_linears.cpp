@@ -40,7 +40,9 @@ PackedLinears::PackedLinears(const TensorReader& tensors, std::optional<PackedCo
   if (layers_.empty()) {
     if (config_)
       throw Error(folder, "expected packed tensors (qweight or weight_packed), as " +
-                              config_->where + " says, got none");
+                              config_->where +
+                              " says, got none. Remove that if the folder is dense: some tools "
+                              "leave it behind when they dequantize");
     if (checkpoint_format != "auto")
       throw Error(folder, "expected packed tensors for model.checkpoint_format: " +
                               checkpoint_format + ", got a dense folder. Leave the key out");

@@ -6,7 +6,7 @@
 
 namespace gptqb {
 
-std::optional<nlohmann::json> own_meta(const std::filesystem::path& folder) {
+std::optional<nlohmann::json> own_settings(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "quantize_config.json";
   // config.json is written last: without it the folder is not complete.
   if (!std::filesystem::exists(path) || !std::filesystem::exists(folder / "config.json"))
@@ -20,7 +20,7 @@ std::optional<nlohmann::json> own_meta(const std::filesystem::path& folder) {
     const bool own =
         names.is_array() && names.size() == 1 && names[0].is_string() &&
         names[0].get_ref<const std::string&>().starts_with(std::string(kProducer) + ":");
-    return own ? std::optional(*meta) : std::nullopt;
+    return own ? std::optional(settings) : std::nullopt;
   } catch (const Error&) {
     return std::nullopt;
   }

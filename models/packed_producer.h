@@ -16,7 +16,7 @@ inline std::string producer(const std::string& version) {
   return std::string(kProducer) + ":" + version;
 }
 
-// `meta` of a packed checkpoint that this program wrote; empty if `folder` is none.
-std::optional<nlohmann::json> own_meta(const std::filesystem::path& folder);
+// The settings of a packed checkpoint that this program wrote; empty if `folder` is none.
+std::optional<nlohmann::json> own_settings(const std::filesystem::path& folder);
 
 }  // namespace gptqb

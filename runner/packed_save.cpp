@@ -37,8 +37,9 @@ std::filesystem::path save_folder(const SaveSettings& save, const Cell& cell,
 }
 
 bool is_saved(const SaveSettings& save, const Cell& cell, const std::filesystem::path& base) {
-  const auto meta = own_meta(save_folder(save, cell, base));
-  return meta && meta->value("cell", "") == cell.id();
+  const auto settings = own_settings(save_folder(save, cell, base));
+  return settings && settings->at("meta").value("cell", "") == cell.id() &&
+         settings->value("checkpoint_format", "") == format_name(save.format_of(cell));
 }
 
 Json quantization_settings(const Cell& cell, const PackedFolderWriter& writer) {

@@ -20,7 +20,7 @@ namespace gptqb {
 std::filesystem::path save_folder(const SaveSettings& save, const Cell& cell,
                                   const std::filesystem::path& base);
 
-// Whether that folder is complete and holds this cell's checkpoint.
+// Whether that folder is complete and holds this cell's checkpoint in the format asked for.
 bool is_saved(const SaveSettings& save, const Cell& cell, const std::filesystem::path& base);
 
 // What the folder says of its quantization, in both of its files, once all layers were added.

@@ -137,14 +137,11 @@ def make(name, folder, seed):
         tensors.update({names[0].removesuffix("weight") + part: value for part, value in parts.items()})
     config = json.loads((folder / "config.json").read_text())
     config["dtype"] = "float16"
-    weights = "model"
     if how["format"] is None:
-        (folder / "model.safetensors").unlink()
-        weights = f"gptq_model-{how['bits']}bit-{how['group']}g"
         (folder / "quantize_config.json").write_text(json.dumps(settings(how), indent=2) + "\n")
     else:
         config["quantization_config"] = settings(how)
-    save_file(tensors, folder / f"{weights}.safetensors", metadata={"format": "pt"})
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     save_file({"ids": ids, "logits": logits}, folder / "golden.safetensors", metadata={"format": "pt"})
     for path in folder.iterdir():

@@ -205,9 +205,12 @@ TEST(Architectures, EachHasGoldensAndReadableNames) {
       found = true;
       const TensorReader reader(golden_folder(variant));
       for (const Stage& stage : model->stages())
-        for (const std::string& linear : stage.linears)
-          EXPECT_TRUE(reader.has(model->block_name(1) + "." + linear + ".weight"))
+        for (const std::string& linear : stage.linears) {
+          const std::string layer = model->block_name(1) + "." + linear;
+          EXPECT_TRUE(reader.has(layer + ".weight") || reader.has(layer + ".qweight") ||
+                      reader.has(layer + ".weight_packed"))
               << variant << " " << linear;
+        }
     }
     EXPECT_TRUE(found) << entry.name;
     EXPECT_FALSE(entry.summary.empty());

@@ -207,6 +207,12 @@ TEST_F(Save, AFolderThatIsGoneIsMadeAgainAndOthersAreLeftAlone) {
   fs::remove_all(packed_);
   EXPECT_THAT(run("made", lines).err, HasSubstr("its packed checkpoint is not in"));
   EXPECT_TRUE(fs::exists(packed_ / "config.json"));
+  // Another format is another folder.
+  const std::string second =
+      "method: {name: rtn}\nquant: {bits: 4, group_size: 64, symmetric: true}\n" +
+      save(", format: gptq_v2");
+  EXPECT_THAT(run("made", second).err, HasSubstr("its packed checkpoint is not in"));
+  EXPECT_EQ(parsed(packed_ / "quantize_config.json").at("checkpoint_format"), "gptq_v2");
   // Other settings take the place of what this program wrote.
   const std::string other =
       "method: {name: rtn}\nquant: {bits: 8, group_size: 64, symmetric: true}\n" + save();
