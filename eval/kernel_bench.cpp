@@ -367,7 +367,7 @@ class Bench {
 
     launched.x = normal({problem.m, problem.k}, scalar_type(problem.type), spec_.seed + 1);
     launched.y = at::full({problem.m, problem.n}, NAN, launched.x.options());
-    launched.workspace = at::empty(
+    launched.workspace = at::zeros(
         {std::max<int64_t>(
             launched.kernel->workspace_bytes(packed->view(0).shape, problem.m, matmul_device_),
             16)},

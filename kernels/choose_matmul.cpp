@@ -17,7 +17,7 @@ struct Preference {
 constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
 
 constexpr std::array kPreferences = {
-    Preference{"cuda_tiles", 8, "few activations: reading the weights bounds it"},
+    Preference{"cuda_strips", 16, "few activations: reading the weights bounds it"},
     Preference{"cuda_wide", kAny, "warpgroup products on weights made in registers"},
     Preference{"cuda_tiles", 32, "few activations: reading the weights bounds it"},
     Preference{"cuda_plain", kAny, "no faster CUDA kernel runs it"},

@@ -12,7 +12,7 @@ namespace gptqb::kernels {
 // as soon as the kernel before it in the stream lets it, and waits for that one itself
 // (griddepcontrol.wait). Throws Error if the launch fails.
 template <class... Parameters>
-void launch_early(void (*kernel)(Parameters...), int64_t blocks, int threads, int64_t shared_bytes,
+void launch_early(void (*kernel)(Parameters...), dim3 blocks, int threads, int64_t shared_bytes,
                   bool early, cudaStream_t stream, const Parameters&... arguments) {
   GPTQB_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   static_cast<int>(shared_bytes)));
@@ -20,13 +20,20 @@ void launch_early(void (*kernel)(Parameters...), int64_t blocks, int threads, in
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.gridDim = blocks;
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
   config.stream = stream;
   config.attrs = &overlap;
   config.numAttrs = early ? 1 : 0;
   GPTQB_CUDA(cudaLaunchKernelEx(&config, kernel, arguments...));
+}
+
+template <class... Parameters>
+void launch_early(void (*kernel)(Parameters...), int64_t blocks, int threads, int64_t shared_bytes,
+                  bool early, cudaStream_t stream, const Parameters&... arguments) {
+  launch_early(kernel, dim3(static_cast<unsigned>(blocks)), threads, shared_bytes, early, stream,
+               arguments...);
 }
 
 }  // namespace gptqb::kernels

@@ -8,6 +8,7 @@
 
 #include "common/registry.h"
 #include "kernels/half_type.h"
+#include "kernels/host_device.h"
 #include "kernels/packed_weight.h"
 
 namespace gptqb::kernels {
@@ -36,6 +37,9 @@ struct MatmulDevice {
   int64_t shared_bytes = 0;  // that a block may take; 0: unknown, taken to be enough
 };
 
+// Of a workspace: where thread blocks tell each other what is done.
+constexpr int64_t kMatmulFlagBytes = 16384;
+
 // Pointers on the kernel's device, 16-byte aligned. Nothing is written but y and the workspace.
 struct MatmulArguments {
   int64_t m = 1;
@@ -46,8 +50,15 @@ struct MatmulArguments {
   const void* x = nullptr;     // [m, k], rows one after the other
   const void* bias = nullptr;  // [n] or null
   void* y = nullptr;           // [m, n]
-  void* workspace = nullptr;   // workspace_bytes(), used up; one launch at a time
+  // workspace_bytes(), of one launch at a time. The first kMatmulFlagBytes must be zero and are
+  // zero again afterwards; the rest is used up.
+  void* workspace = nullptr;
 };
+
+// The workspace past the flags.
+GPTQB_HOST_DEVICE inline char* scratch_of(const MatmulArguments& arguments) {
+  return static_cast<char*>(arguments.workspace) + kMatmulFlagBytes;
+}
 
 // Throws Error, which names the pointer, unless all lie at multiples of 16 bytes: for kernels that
 // read or write 16 bytes at once, where a GPU would stop for good.

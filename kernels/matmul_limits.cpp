@@ -20,6 +20,12 @@ constexpr std::array kLimits = {
                  .cuda = true,
                  .capability_from = 80,
                  .capability_to = kNewest},
+    MatmulLimits{.kernel = "cuda_strips",
+                 .layout = "tiles",
+                 .cuda = true,
+                 .capability_from = 90,
+                 .capability_to = 90,
+                 .m_to = 16},
     MatmulLimits{.kernel = "cuda_tiles",
                  .layout = "tiles",
                  .cuda = true,
@@ -31,9 +37,7 @@ constexpr std::array kLimits = {
                  .layout = "tiles",
                  .cuda = true,
                  .capability_from = 90,
-                 .capability_to = 90,
-                 .bits_to = 4,
-                 .bits_reason = "what it does with more has not been checked on a GPU"},
+                 .capability_to = 90},
 };
 
 std::string capability_text(int64_t capability) {
@@ -93,9 +97,6 @@ std::string matmul_refusal(std::string_view kernel, const MatmulProblem& problem
   if (reason.empty() && problem.m > limits.m_to)
     reason = "expected at most " + std::to_string(limits.m_to) + " rows of activations, got " +
              std::to_string(problem.m);
-  if (reason.empty() && problem.bits > limits.bits_to)
-    reason = "expected at most " + std::to_string(limits.bits_to) + " bits, got " +
-             std::to_string(problem.bits) + ": " + std::string(limits.bits_reason);
   if (reason.empty() && limits.more != nullptr) reason = limits.more(problem, device);
   return reason;
 }

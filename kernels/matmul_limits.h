@@ -18,8 +18,6 @@ struct MatmulLimits {
   int64_t capability_from = 0;
   int64_t capability_to = 0;
   int64_t m_to = std::numeric_limits<int64_t>::max();
-  int64_t bits_to = 8;
-  std::string_view bits_reason = "";  // why not more
   // What else may refuse: empty, or the reason.
   std::string (*more)(const MatmulProblem& problem, const MatmulDevice& device) = nullptr;
 };

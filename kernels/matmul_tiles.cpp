@@ -11,22 +11,16 @@ namespace {
 
 constexpr int64_t kAlignment = 128;
 
-// Copies that should be under way, and how many are worth their memory.
-constexpr int64_t kFewSlots = 3;
-constexpr int64_t kManySlots = 8;
-
 }  // namespace
 
 TilesPlan plan_tiles(const PackedShape& shape, int64_t m, int64_t multiprocessors,
-                     int64_t shared_limit, bool bulk) {
+                     int64_t shared_limit) {
   TilesPlan plan;
-  plan.bulk = bulk;
-  // More warps want more memory than older devices have.
-  plan.eights = m <= 8 && plan.bulk ? 1 : m <= 16 ? 2 : 4;
-  const int64_t warps = tiles_warps(plan.eights);
+  plan.eights = m <= 16 ? 2 : 4;
+  constexpr int64_t kWarps = TilesPlan::kWarps;
   const int64_t spans = shape.scale_span < kTileColumns ? kTileColumns / shape.scale_span : 1;
-  plan.slot_bytes = round_up(warps * (tile_words(shape.bits) * 4 + spans * kTileRows * 2 +
-                                      (shape.symmetric ? 0 : spans * kTileRows)),
+  plan.slot_bytes = round_up(kWarps * (tile_words(shape.bits) * 4 + spans * kTileRows * 2 +
+                                       (shape.symmetric ? 0 : spans * kTileRows)),
                              kAlignment);
 
   const int64_t blocks = shape.packed_columns / kTileColumns;
@@ -40,20 +34,15 @@ TilesPlan plan_tiles(const PackedShape& shape, int64_t m, int64_t multiprocessor
     return (shared_limit - fixed - inputs(part)) / plan.slot_bytes;
   };
   // Parts of whole rounds of warps, as few and as even as fit.
-  const int64_t fewest = plan.bulk ? kFewSlots : TilesPlan::kSlotsWithoutBulk;
   plan.part_blocks = blocks;
-  for (int64_t parts = 2; slots_beside(plan.part_blocks) < fewest && plan.part_blocks > warps;
-       ++parts) {
-    plan.part_blocks = round_up(divide_up(blocks, parts), warps);
+  for (int64_t parts = 2;
+       slots_beside(plan.part_blocks) < TilesPlan::kSlots && plan.part_blocks > kWarps; ++parts) {
+    plan.part_blocks = round_up(divide_up(blocks, parts), kWarps);
   }
   plan.parts = divide_up(blocks, plan.part_blocks);
-  const int64_t slots = std::min(slots_beside(plan.part_blocks), kManySlots);
-  plan.slots =
-      static_cast<int>(plan.bulk                              ? std::max<int64_t>(slots, 0)
-                       : slots < TilesPlan::kSlotsWithoutBulk ? 0
-                                                              : TilesPlan::kSlotsWithoutBulk);
+  plan.fits = slots_beside(plan.part_blocks) >= TilesPlan::kSlots;
   plan.input_sum_bytes = input_sums(plan.part_blocks);
-  plan.shared_bytes = fixed + inputs(plan.part_blocks) + plan.slots * plan.slot_bytes;
+  plan.shared_bytes = fixed + inputs(plan.part_blocks) + TilesPlan::kSlots * plan.slot_bytes;
   plan.grid = std::min(shape.packed_rows / kTileRows, multiprocessors);
   return plan;
 }
@@ -69,9 +58,7 @@ std::string tiles_memory_refusal(const MatmulProblem& problem, const MatmulDevic
   shape.scale_span = kTileColumns;
   if (problem.group_size > 0 && problem.group_size < problem.k)
     while (problem.group_size % shape.scale_span != 0) shape.scale_span /= 2;
-  const TilesPlan plan =
-      plan_tiles(shape, problem.m, 1, device.shared_bytes, device.capability == 90);
-  if (plan.slots > 0) return "";
+  if (plan_tiles(shape, problem.m, 1, device.shared_bytes).fits) return "";
   return "expected a device with more shared memory for " + std::to_string(problem.bits) +
          " bits and " + std::to_string(problem.m) + " rows of activations, got one of " +
          std::to_string(device.shared_bytes) + " bytes a block";

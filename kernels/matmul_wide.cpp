@@ -75,7 +75,7 @@ int64_t wide_workspace_bytes(const PackedShape& shape, int64_t m, int64_t multip
   constexpr int64_t kAnyShared = int64_t{1} << 18;
   const WidePlan plan = plan_wide(shape, m, multiprocessors, kAnyShared);
   const int64_t sums = plan.splits * m * shape.packed_rows * static_cast<int64_t>(sizeof(float));
-  return plan.gathered_bytes + (plan.splits > 1 ? sums : 0);
+  return kMatmulFlagBytes + plan.gathered_bytes + (plan.splits > 1 ? sums : 0);
 }
 
 }  // namespace gptqb::kernels

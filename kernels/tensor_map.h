@@ -3,6 +3,8 @@
 
 #include <cuda.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -22,27 +24,42 @@ inline decltype(&cuTensorMapEncodeTiled) encode_tiled() {
   return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
 }
 
-// Of a matrix [rows, columns] whose rows follow each other, 16-byte aligned, of a multiple of 16
-// bytes, read in boxes; what lies outside the matrix is zero.
-inline CUtensorMap tensor_map(CUtensorMapDataType type, int64_t element_bytes, const void* data,
-                              int64_t rows, int64_t columns, int box_rows, int box_columns,
-                              CUtensorMapSwizzle swizzle) {
+// Of an array of kDimensions, 16-byte aligned, read in boxes; dimensions from the innermost, whose
+// elements follow each other, to the outermost. `strides`: bytes between neighbours of the second
+// and further dimensions, multiples of 16. What lies outside the array is zero.
+template <size_t kDimensions>
+CUtensorMap tensor_map(CUtensorMapDataType type, const void* data,
+                       const std::array<int64_t, kDimensions>& sizes,
+                       const std::array<int64_t, kDimensions - 1>& strides,
+                       const std::array<int, kDimensions>& box, CUtensorMapSwizzle swizzle) {
   static const auto encode = encode_tiled();
   CUtensorMap map{};
-  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
-  const cuuint64_t row_bytes[] = {static_cast<cuuint64_t>(columns * element_bytes)};
-  const cuuint32_t box[] = {static_cast<cuuint32_t>(box_columns),
-                            static_cast<cuuint32_t>(box_rows)};
-  const cuuint32_t steps[] = {1, 1};
+  std::array<cuuint64_t, kDimensions> all_sizes{};
+  std::array<cuuint64_t, kDimensions - 1> all_strides{};
+  std::array<cuuint32_t, kDimensions> all_box{};
+  std::array<cuuint32_t, kDimensions> steps{};
+  std::copy(sizes.begin(), sizes.end(), all_sizes.begin());
+  std::copy(strides.begin(), strides.end(), all_strides.begin());
+  std::copy(box.begin(), box.end(), all_box.begin());
+  steps.fill(1);
   const CUresult result =
-      encode(&map, type, 2, const_cast<void*>(data), sizes, row_bytes, box, steps,
-             CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      encode(&map, type, kDimensions, const_cast<void*>(data), all_sizes.data(), all_strides.data(),
+             all_box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)
-    throw Error("cuda", "expected cuTensorMapEncodeTiled to take [" + std::to_string(rows) + ", " +
-                            std::to_string(columns) + "], got its error " +
+    throw Error("cuda", "expected cuTensorMapEncodeTiled to take an array of " +
+                            std::to_string(sizes[kDimensions - 1]) + " rows of " +
+                            std::to_string(sizes[0]) + ", got its error " +
                             std::to_string(static_cast<int>(result)));
   return map;
+}
+
+// Of a matrix [rows, columns] whose rows follow each other.
+inline CUtensorMap matrix_map(CUtensorMapDataType type, int64_t element_bytes, const void* data,
+                              int64_t rows, int64_t columns, int box_rows, int box_columns,
+                              CUtensorMapSwizzle swizzle) {
+  return tensor_map<2>(type, data, {columns, rows}, {columns * element_bytes},
+                       {box_columns, box_rows}, swizzle);
 }
 
 // Of x [rows, columns] of 16-bit values in boxes of `box_rows` by 64 columns, whose rows of 128
@@ -51,7 +68,7 @@ inline CUtensorMap swizzled_map(HalfType type, const void* x, int64_t rows, int6
                                 int box_rows) {
   const auto kind = type == HalfType::kFloat16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                                : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-  return tensor_map(kind, 2, x, rows, columns, box_rows, 64, CU_TENSOR_MAP_SWIZZLE_128B);
+  return matrix_map(kind, 2, x, rows, columns, box_rows, 64, CU_TENSOR_MAP_SWIZZLE_128B);
 }
 
 }  // namespace gptqb::kernels

@@ -102,6 +102,17 @@ __device__ inline void copy_box(void* to, const CUtensorMap& map, uint64_t* barr
       : "memory");
 }
 
+// The same of an array of three dimensions; indices from the innermost.
+__device__ inline void copy_box(void* to, const CUtensorMap& map, uint64_t* barrier, int first,
+                                int second, int third) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, "
+      "%4, %5}], [%2];" ::"r"(shared_address(to)),
+      "l"(reinterpret_cast<uint64_t>(&map)), "r"(shared_address(barrier)), "r"(first), "r"(second),
+      "r"(third)
+      : "memory");
+}
+
 // The same to every block of the cluster whose bit is set in `blocks`, at the same place in its
 // shared memory; the barriers at the same place count.
 __device__ inline void copy_box_to(uint16_t blocks, void* to, const CUtensorMap& map,

@@ -13,7 +13,6 @@
 #include <cuda_fp16.h>
 
 #include "kernels/device/half_vector.cuh"
-#include "kernels/device/hopper.cuh"
 #include "kernels/device/tile_codes.cuh"
 #include "kernels/launch_early.h"
 #include "kernels/matmul_tiles.h"
@@ -22,37 +21,29 @@
 namespace gptqb::kernels {
 namespace tiles {
 
-// Warps that multiply; one more copies.
-template <int kEights>
-constexpr int kWarps = tiles_warps(kEights);
-template <int kEights>
-constexpr int kThreads = 32 * kWarps<kEights>;
+constexpr int kWarps = TilesPlan::kWarps;
+constexpr int kThreads = 32 * kWarps;
 constexpr int kRows = static_cast<int>(kTileRows);
 constexpr int kColumns = static_cast<int>(kTileColumns);
 constexpr int kSteps = kColumns / 16;
 constexpr int kSumPitch = kRows + 4;  // 8 rows by 4 pairs of tokens fall into different banks
 constexpr int kInputPad = tiles_input_pad();  // 8 tokens' 16 bytes fall into different banks
-constexpr int kMaxSlots = TilesPlan::kMaxSlots;
-
-__host__ __device__ constexpr int sum_buffers(int eights) { return eights == 1 ? 2 : 1; }
+constexpr int kSlots = TilesPlan::kSlots;
 
 // Shared memory, in this order.
 struct Shared {
-  uint64_t* full;     // [kMaxSlots]: what a slot waits for has arrived
-  uint64_t* empty;    // [kMaxSlots]: all warps are done with it
   float* factors;     // [kMaxTokens]: what the activations of a token were divided by
-  float* sums;        // [buffers][kWarps][8 * eights tokens][kSumPitch]
+  float* sums;        // [kWarps][8 * eights tokens][kSumPitch]
   char* slots;        // [slots][slot_bytes]
   float* input_sums;  // [spans of the part][8 * eights tokens]
   __half* inputs;     // [m][part columns + kInputPad]
 };
-constexpr int64_t kBarrierBytes = int64_t{2} * 8 * kMaxSlots;
 constexpr int64_t kFactorBytes = int64_t{4} * TilesPlan::kMaxTokens;
 __host__ __device__ constexpr int64_t sum_bytes(int eights) {
-  return int64_t{4} * sum_buffers(eights) * tiles_warps(eights) * 8 * eights * kSumPitch;
+  return int64_t{4} * kWarps * 8 * eights * kSumPitch;
 }
-static_assert(kBarrierBytes + kFactorBytes + sum_bytes(1) == tiles_fixed_bytes(1) &&
-              kBarrierBytes + kFactorBytes + sum_bytes(4) == tiles_fixed_bytes(4));
+static_assert(kFactorBytes + sum_bytes(2) == tiles_fixed_bytes(2) &&
+              kFactorBytes + sum_bytes(4) == tiles_fixed_bytes(4));
 
 // What a slot holds of a strip: codes of a block in a row for each warp, then their scales, then
 // their zero points.
@@ -62,8 +53,8 @@ struct Slot {
   static constexpr int kCodeBytes = static_cast<int>(tile_words(kBits) * 4);  // of a block
   static constexpr int kScaleBytes = kSpans * kRows * 2;
   static constexpr int kZeroBytes = kSpans * kRows;
-  static constexpr int kScalesAt = kWarps<kEights> * kCodeBytes;
-  static constexpr int kZerosAt = kScalesAt + kWarps<kEights> * kScaleBytes;
+  static constexpr int kScalesAt = kWarps * kCodeBytes;
+  static constexpr int kZerosAt = kScalesAt + kWarps * kScaleBytes;
 };
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
@@ -155,7 +146,7 @@ __device__ void load_inputs(const TilesLaunch& launch, const Shared& shared, int
           static_cast<const uint4*>(arguments.x) + (token * shape.columns + first) / kVector;
       auto* to = reinterpret_cast<uint4*>(shared.inputs + token * pitch);
 #pragma unroll 4
-      for (int64_t i = thread; i < vectors; i += kThreads<kEights>)
+      for (int64_t i = thread; i < vectors; i += kThreads)
         to[i] = i < held ? from[i] : uint4{0, 0, 0, 0};
     }
     return;
@@ -166,7 +157,7 @@ __device__ void load_inputs(const TilesLaunch& launch, const Shared& shared, int
   };
   if (half) {
     const auto* x = static_cast<const __half*>(arguments.x);
-    for (int64_t column = thread; column < columns; column += kThreads<kEights>) {
+    for (int64_t column = thread; column < columns; column += kThreads) {
       const int64_t at = input(column);
       for (int token = 0; token < m; ++token)
         shared.inputs[token * pitch + column] = at < 0 ? __half(0) : x[token * shape.columns + at];
@@ -175,7 +166,7 @@ __device__ void load_inputs(const TilesLaunch& launch, const Shared& shared, int
   }
   const auto* x = static_cast<const __nv_bfloat16*>(arguments.x);
   const int lane = thread % 32;
-  for (int token = thread / 32; token < m; token += kWarps<kEights>) {
+  for (int token = thread / 32; token < m; token += kWarps) {
     int largest = 0;
     for (int64_t column = lane; column < columns; column += 32) {
       const int64_t at = input(column);
@@ -206,7 +197,7 @@ __device__ void sum_inputs(const Shared& shared, const uint32_t (&inputs)[kEight
   constexpr int kSpanSteps = (kSpan < kColumns ? kSpan : kColumns) / 16;
   constexpr int kSpans = kSteps / kSpanSteps;
   const uint32_t ones[4] = {kOnes, kOnes, kOnes, kOnes};
-  for (int block = warp; block < part_blocks; block += kWarps<kEights>)
+  for (int block = warp; block < part_blocks; block += kWarps)
 #pragma unroll
     for (int e = 0; e < kEights; ++e) {
       float sums[4] = {};
@@ -294,20 +285,21 @@ __device__ inline void multiply_block(float (&totals)[2][kEights][4], const uint
 
 // Adds up what the warps found for a strip; the last part writes y.
 template <int kEights>
-__device__ void finish_strip(const TilesLaunch& launch, const Shared& shared, const float* sums,
-                             int64_t strip, int64_t part) {
+__device__ void finish_strip(const TilesLaunch& launch, const Shared& shared, int64_t strip,
+                             int64_t part) {
   const MatmulArguments& arguments = launch.arguments;
   const PackedShape& shape = arguments.weight.shape;
   for (int output = static_cast<int>(threadIdx.x); output < kRows * arguments.m;
-       output += kThreads<kEights>) {
+       output += kThreads) {
     const int token = output / kRows;
     const int64_t row = strip * kRows + output % kRows;
     float sum = 0;
 #pragma unroll
-    for (int warp = 0; warp < kWarps<kEights>; ++warp)
-      sum += sums[(warp * 8 * kEights + token) * kSumPitch + output % kRows];
+    for (int warp = 0; warp < kWarps; ++warp)
+      sum += shared.sums[(warp * 8 * kEights + token) * kSumPitch + output % kRows];
     if (arguments.type == HalfType::kBFloat16) sum *= shared.factors[token];
-    float* const held = static_cast<float*>(arguments.workspace) + token * shape.packed_rows + row;
+    float* const held =
+        reinterpret_cast<float*>(scratch_of(arguments)) + token * shape.packed_rows + row;
     if (part > 0) sum += *held;
     if (part + 1 < launch.plan.parts) {
       *held = sum;
@@ -326,51 +318,8 @@ __device__ void finish_strip(const TilesLaunch& launch, const Shared& shared, co
   }
 }
 
-// Of the warps that multiply.
-template <int kEights>
-__device__ void sync_multipliers() {
-  asm volatile("bar.sync 1, %0;" ::"n"(kThreads<kEights>) : "memory");
-}
-
-// One thread copies for all warps: as much as lies in a row at once.
-template <int kBits, int kEights, int kSpan>
-__device__ void copy_slots(const TilesLaunch& launch, const Shared& shared, Walk walk) {
-#ifdef GPTQB_HOPPER
-  using Place = Slot<kBits, kEights, kSpan>;
-  const PackedView& weight = launch.arguments.weight;
-  const bool zeros = weight.zeros != nullptr;
-  // A group of several blocks: its scales are repeated for each.
-  const bool repeated = kSpan == kColumns && weight.shape.scale_span > kTileColumns;
-  int slot = 0;
-  uint32_t parity = 1;  // of a barrier that nothing has arrived at: passes
-  for (; !walk.done(); walk.next()) {
-    const int count = walk.count();
-    hopper::wait(shared.empty + slot, parity);
-    uint64_t* const barrier = shared.full + slot;
-    char* const to = shared.slots + slot * launch.plan.slot_bytes;
-    hopper::arrive_expecting(barrier, count * (Place::kCodeBytes + Place::kScaleBytes +
-                                               (zeros ? Place::kZeroBytes : 0)));
-    const int runs = repeated ? count : 1;
-    const int length = repeated ? 1 : count;
-    for (int run = 0; run < runs; ++run) {
-      const Source<Place, kSpan> from(weight, walk, walk.first + run);
-      if (run == 0) hopper::copy_bytes(to, from.codes, count * Place::kCodeBytes, barrier);
-      hopper::copy_bytes(to + Place::kScalesAt + run * Place::kScaleBytes, from.scales,
-                         length * Place::kScaleBytes, barrier);
-      if (zeros)
-        hopper::copy_bytes(to + Place::kZerosAt + run * Place::kZeroBytes, from.zeros,
-                           length * Place::kZeroBytes, barrier);
-    }
-    if (++slot == launch.plan.slots) {
-      slot = 0;
-      parity ^= 1;
-    }
-  }
-#endif
-}
-
-// Without bulk copies each warp copies for itself, each lane part of it, to a place of its own in
-// the slot: no other warp reads there.
+// Each warp copies for itself, each lane part of it, to a place of its own in the slot: no other
+// warp reads there.
 template <int kBits, int kEights, int kSpan>
 __device__ void copy_by_lanes(const TilesLaunch& launch, char* to, Walk& walk, int warp, int lane) {
   using Place = Slot<kBits, kEights, kSpan>;
@@ -392,61 +341,35 @@ __device__ void copy_by_lanes(const TilesLaunch& launch, char* to, Walk& walk, i
 }
 
 template <int kBits, int kEights, int kSpan>
-__global__ void __launch_bounds__(kThreads<kEights> + 32, 1)
+__global__ void __launch_bounds__(kThreads, 1)
     matmul_tiles_kernel(const __grid_constant__ TilesLaunch launch) {
   using Place = Slot<kBits, kEights, kSpan>;
-  constexpr int kMultipliers = kWarps<kEights>;
   extern __shared__ __align__(128) char memory[];
   const MatmulArguments& arguments = launch.arguments;
   const PackedShape& shape = arguments.weight.shape;
   const TilesPlan& plan = launch.plan;
   Shared shared;
-  shared.full = reinterpret_cast<uint64_t*>(memory);
-  shared.empty = shared.full + kMaxSlots;
-  shared.factors = reinterpret_cast<float*>(memory + kBarrierBytes);
-  shared.sums = reinterpret_cast<float*>(memory + kBarrierBytes + kFactorBytes);
-  shared.slots = memory + kBarrierBytes + kFactorBytes + sum_bytes(kEights);
-  shared.input_sums = reinterpret_cast<float*>(shared.slots + plan.slots * plan.slot_bytes);
+  shared.factors = reinterpret_cast<float*>(memory);
+  shared.sums = reinterpret_cast<float*>(memory + kFactorBytes);
+  shared.slots = memory + kFactorBytes + sum_bytes(kEights);
+  shared.input_sums = reinterpret_cast<float*>(shared.slots + kSlots * plan.slot_bytes);
   shared.inputs =
       reinterpret_cast<__half*>(reinterpret_cast<char*>(shared.input_sums) + plan.input_sum_bytes);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int slots = plan.slots;
   Walk walk{.strips = static_cast<int>(shape.packed_rows / kTileRows),
             .step = static_cast<int>(gridDim.x),
             .first_strip = static_cast<int>(blockIdx.x),
             .blocks = static_cast<int>(shape.packed_columns / kTileColumns),
             .part_blocks = static_cast<int>(plan.part_blocks),
-            .warps = kMultipliers};
+            .warps = kWarps};
   walk.begin();
-#ifdef GPTQB_HOPPER
-  // The next kernel in the stream may begin to copy its weights.
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-  if (threadIdx.x == 32 * kMultipliers) {
-    for (int slot = 0; slot < slots; ++slot) {
-      hopper::init_barrier(shared.full + slot, 1);
-      hopper::init_barrier(shared.empty + slot, kMultipliers);
-    }
-    hopper::publish_barriers();
-  }
-  __syncthreads();
-  if (warp == kMultipliers) {
-    if (lane == 0) copy_slots<kBits, kEights, kSpan>(launch, shared, walk);
-    return;
-  }
-  // Activations are the work of kernels before this one, y and the workspace may be theirs.
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#else
-  if (warp == kMultipliers) return;
   Walk ahead = walk;
-  for (int slot = 0; slot < slots; ++slot)
+  for (int slot = 0; slot < kSlots; ++slot)
     copy_by_lanes<kBits, kEights, kSpan>(launch, shared.slots + slot * plan.slot_bytes, ahead, warp,
                                          lane);
-#endif
 
   int slot = 0;
-  [[maybe_unused]] uint32_t parity = 0;
-  int buffer = 0;
   uint32_t inputs[kEights];
   float totals[2][kEights][4] = {};
   int part = -1;
@@ -454,12 +377,12 @@ __global__ void __launch_bounds__(kThreads<kEights> + 32, 1)
   while (!walk.done()) {
     if (walk.part != part) {
       // Sums of the last strip are still read, and the factors with them.
-      sync_multipliers<kEights>();
+      __syncthreads();
       part = walk.part;
       first_block = walk.first;
       const int part_columns = (walk.end - first_block) * kColumns;
       load_inputs<kEights>(launch, shared, int64_t{first_block} * kTileColumns, part_columns);
-      sync_multipliers<kEights>();
+      __syncthreads();
       // Of the tokens that a lane points at, those beyond the last one stand for it: nothing reads
       // what they give.
 #pragma unroll
@@ -469,47 +392,30 @@ __global__ void __launch_bounds__(kThreads<kEights> + 32, 1)
             shared.inputs + token * (part_columns + kInputPad) + lane / 8 * 8));
       }
       sum_inputs<kEights, kSpan>(shared, inputs, walk.end - first_block, warp, lane);
-      sync_multipliers<kEights>();
+      __syncthreads();
     }
 
     char* const held = shared.slots + slot * plan.slot_bytes;
-#ifdef GPTQB_HOPPER
-    hopper::wait(shared.full + slot, parity);
-#else
-    asm volatile("cp.async.wait_group %0;" ::"n"(TilesPlan::kSlotsWithoutBulk - 1) : "memory");
+    asm volatile("cp.async.wait_group %0;" ::"n"(kSlots - 1) : "memory");
     __syncwarp();
-#endif
     const int turn = walk.turn(warp);
     if (turn < walk.count()) {
       const int block = walk.first - first_block + turn;
-#ifdef GPTQB_HOPPER
-      const int place = turn;
-#else
-      const int place = warp;
-#endif
       multiply_block<kBits, kEights, kSpan>(
-          totals, reinterpret_cast<const uint32_t*>(held + place * Place::kCodeBytes),
-          reinterpret_cast<const __half*>(held + Place::kScalesAt + place * Place::kScaleBytes),
-          reinterpret_cast<const uint8_t*>(held + Place::kZerosAt + place * Place::kZeroBytes),
+          totals, reinterpret_cast<const uint32_t*>(held + warp * Place::kCodeBytes),
+          reinterpret_cast<const __half*>(held + Place::kScalesAt + warp * Place::kScaleBytes),
+          reinterpret_cast<const uint8_t*>(held + Place::kZerosAt + warp * Place::kZeroBytes),
           shape.symmetric,
           reinterpret_cast<const float2*>(shared.input_sums) + block * Place::kSpans * kEights * 4,
           inputs, static_cast<uint32_t>(block * kColumns * 2), lane);
     }
     __syncwarp();
-#ifdef GPTQB_HOPPER
-    if (lane == 0) hopper::arrive(shared.empty + slot);
-#else
     copy_by_lanes<kBits, kEights, kSpan>(launch, held, ahead, warp, lane);
-#endif
-    if (++slot == slots) {
-      slot = 0;
-      parity ^= 1;
-    }
+    slot = slot + 1 == kSlots ? 0 : slot + 1;
     const int strip = walk.strip;
     if (walk.next()) continue;
 
-    float* const sums = shared.sums + buffer * kMultipliers * 8 * kEights * kSumPitch;
-    float* const mine = sums + warp * 8 * kEights * kSumPitch;
+    float* const mine = shared.sums + warp * 8 * kEights * kSumPitch;
 #pragma unroll
     for (int tile = 0; tile < 2; ++tile)
 #pragma unroll
@@ -521,12 +427,9 @@ __global__ void __launch_bounds__(kThreads<kEights> + 32, 1)
             mine[token * kSumPitch + 16 * tile + 8 * (i / 2) + lane / 4] = totals[tile][e][i];
           totals[tile][e][i] = 0;
         }
-    sync_multipliers<kEights>();
-    finish_strip<kEights>(launch, shared, sums, strip, part);
-    if constexpr (sum_buffers(kEights) == 1)
-      sync_multipliers<kEights>();
-    else
-      buffer ^= 1;
+    __syncthreads();
+    finish_strip<kEights>(launch, shared, strip, part);
+    __syncthreads();
   }
 }
 
@@ -534,8 +437,8 @@ __global__ void __launch_bounds__(kThreads<kEights> + 32, 1)
 
 template <int kBits, int kEights, int kSpan>
 void launch_kernel(const TilesLaunch& launch, cudaStream_t stream) {
-  launch_early(matmul_tiles_kernel<kBits, kEights, kSpan>, launch.plan.grid, kThreads<kEights> + 32,
-               launch.plan.shared_bytes, launch.plan.bulk, stream, launch);
+  launch_early(matmul_tiles_kernel<kBits, kEights, kSpan>, launch.plan.grid, kThreads,
+               launch.plan.shared_bytes, /*early=*/false, stream, launch);
 }
 
 template <int kBits, int kEights>
@@ -557,14 +460,8 @@ void launch_eights(const TilesLaunch& launch, cudaStream_t stream) {
 template <int kBits>
 void launch_tiles(const TilesLaunch& launch, void* stream) {
   const auto queue = static_cast<cudaStream_t>(stream);
-  switch (launch.plan.eights) {
-    case 1:
-      return tiles::launch_eights<kBits, 1>(launch, queue);
-    case 2:
-      return tiles::launch_eights<kBits, 2>(launch, queue);
-    default:
-      return tiles::launch_eights<kBits, 4>(launch, queue);
-  }
+  if (launch.plan.eights == 2) return tiles::launch_eights<kBits, 2>(launch, queue);
+  tiles::launch_eights<kBits, 4>(launch, queue);
 }
 
 }  // namespace gptqb::kernels

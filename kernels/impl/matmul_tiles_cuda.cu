@@ -16,22 +16,16 @@ class TilesCuda : public LimitedKernel {
   // For one sum an output, where activations come in parts.
   int64_t workspace_bytes(const PackedShape& weight, int64_t m,
                           const MatmulDevice&) const override {
-    return m * weight.packed_rows * static_cast<int64_t>(sizeof(float));
+    return kMatmulFlagBytes + m * weight.packed_rows * static_cast<int64_t>(sizeof(float));
   }
 
   void launch(const MatmulArguments& arguments, void* stream) const override {
     check_alignment(arguments);
-    // Bulk copies are in code for 9.0a alone; other devices run that of 8.0.
-    bool bulk = false;
-#ifdef GPTQB_SM90A
-    bulk = cuda_attribute(cudaDevAttrComputeCapabilityMajor) == 9 &&
-           cuda_attribute(cudaDevAttrComputeCapabilityMinor) == 0;
-#endif
-    const TilesLaunch launch{
-        arguments, plan_tiles(arguments.weight.shape, arguments.m,
-                              cuda_attribute(cudaDevAttrMultiProcessorCount),
-                              cuda_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin), bulk)};
-    if (launch.plan.slots == 0)
+    const TilesLaunch launch{arguments,
+                             plan_tiles(arguments.weight.shape, arguments.m,
+                                        cuda_attribute(cudaDevAttrMultiProcessorCount),
+                                        cuda_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin))};
+    if (!launch.plan.fits)
       throw Error("kernel cuda_tiles", "expected more shared memory than this device has");
     switch (arguments.weight.shape.bits) {
       case 2:

@@ -249,8 +249,7 @@ __device__ void store_sums(const float (&sums)[kTokens / 2], const WideLaunch& l
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32 - 4;
   const int64_t first_row = tile.row + warp * 16 + lane / 4;
-  float* const held = reinterpret_cast<float*>(static_cast<char*>(arguments.workspace) +
-                                               launch.plan.gathered_bytes) +
+  float* const held = reinterpret_cast<float*>(scratch_of(arguments) + launch.plan.gathered_bytes) +
                       tile.split * arguments.m * shape.packed_rows;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -324,13 +323,13 @@ void launch_kernel(const WideLaunch& launch, const void* x, int64_t columns, cud
   constexpr int kBoxColumns = Place::kSpans * static_cast<int>(kTileRows);
   Maps maps{};
   maps.x = swizzled_map(launch.arguments.type, x, launch.arguments.m, columns, kTokens);
-  maps.codes = tensor_map(CU_TENSOR_MAP_DATA_TYPE_INT64, 8, weight.codes, strips,
+  maps.codes = matrix_map(CU_TENSOR_MAP_DATA_TYPE_INT64, 8, weight.codes, strips,
                           blocks * Place::kCodeBytes / 8, kStrips, Place::kCodeBoxBytes / 8,
                           CU_TENSOR_MAP_SWIZZLE_NONE);
-  maps.scales = tensor_map(CU_TENSOR_MAP_DATA_TYPE_UINT16, 2, weight.scales, strips,
+  maps.scales = matrix_map(CU_TENSOR_MAP_DATA_TYPE_UINT16, 2, weight.scales, strips,
                            spans * kTileRows, kStrips, kBoxColumns, CU_TENSOR_MAP_SWIZZLE_NONE);
   if (weight.zeros != nullptr)
-    maps.zeros = tensor_map(CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, weight.zeros, strips,
+    maps.zeros = matrix_map(CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, weight.zeros, strips,
                             spans * kTileRows, kStrips, kBoxColumns, CU_TENSOR_MAP_SWIZZLE_NONE);
   const WidePlan& plan = launch.plan;
   launch_early(matmul_wide_kernel<kBits, kTokens, kSpan, kFloat16>,
@@ -382,7 +381,7 @@ void launch_wide(const WideLaunch& launch, void* stream) {
   int64_t columns = shape.columns;
   if (launch.plan.gathers) {
     gather_inputs_cuda(launch, stream);
-    x = launch.arguments.workspace;
+    x = scratch_of(launch.arguments);
     columns = shape.packed_columns;
   }
   if (launch.arguments.type == HalfType::kFloat16)

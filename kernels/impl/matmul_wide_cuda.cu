@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kThreads) gather_inputs_kernel(WideLaunch laun
   const int64_t from = order == nullptr ? column : order[column];
   const bool real = from >= 0 && from < shape.columns;
   const auto* const x = static_cast<const uint16_t*>(arguments.x);
-  auto* const out = static_cast<uint16_t*>(arguments.workspace);
+  auto* const out = reinterpret_cast<uint16_t*>(scratch_of(arguments));
   for (int64_t token = blockIdx.y; token < arguments.m; token += gridDim.y)
     out[token * shape.packed_columns + column] =
         real ? x[token * shape.columns + from] : uint16_t{0};
@@ -33,8 +33,8 @@ __global__ void __launch_bounds__(kThreads) add_splits_kernel(WideLaunch launch)
   const PackedShape& shape = arguments.weight.shape;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (row >= shape.rows) return;
-  const auto* const sums = reinterpret_cast<const float*>(
-      static_cast<const char*>(arguments.workspace) + launch.plan.gathered_bytes);
+  const auto* const sums =
+      reinterpret_cast<const float*>(scratch_of(arguments) + launch.plan.gathered_bytes);
   const int64_t split = arguments.m * shape.packed_rows;
   for (int64_t token = blockIdx.y; token < arguments.m; token += gridDim.y) {
     float sum = 0;

@@ -96,6 +96,9 @@ class MatmulCuda : public testing::TestWithParam<std::string> {
     const int64_t outputs = problem.m * problem.n;
     const Guarded workspace(kernel_->workspace_bytes(packed.view(0).shape, problem.m, device_),
                             0xFF);  // NaN
+    const auto flags = workspace.inside().narrow(
+        0, 0, std::min<int64_t>(workspace.inside().size(0), kernels::kMatmulFlagBytes));
+    flags.zero_();
     kernels::MatmulArguments arguments;
     arguments.m = problem.m;
     arguments.type = problem.type;
@@ -114,6 +117,7 @@ class MatmulCuda : public testing::TestWithParam<std::string> {
       if (launch == 0) first = result;
       EXPECT_TRUE(at::equal(result, first)) << "two launches, two results";
       EXPECT_TRUE(workspace.intact()) << "the workspace was written outside";
+      EXPECT_TRUE(flags.eq(0).all().item<bool>()) << "flags are left raised";
     }
     return first.view(scalar_type(problem.type)).view({problem.m, problem.n});
   }

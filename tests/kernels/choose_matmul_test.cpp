@@ -100,23 +100,20 @@ TEST(ChooseMatmul, TakesTheFastestThatRunsThere) {
   const auto chosen = [](int64_t bits, int64_t m, const MatmulDevice& device) {
     return choose_matmul(problem_of(bits, 128, m), device).kernel;
   };
-  for (const int64_t bits : {2, 3, 4}) {
-    EXPECT_EQ(chosen(bits, 8, kH200), "cuda_tiles");
-    EXPECT_EQ(chosen(bits, 9, kH200), "cuda_wide");
+  for (const int64_t bits : {2, 3, 4, 8}) {
+    EXPECT_EQ(chosen(bits, 1, kH200), "cuda_strips");
+    EXPECT_EQ(chosen(bits, 16, kH200), "cuda_strips");
+    EXPECT_EQ(chosen(bits, 17, kH200), "cuda_wide");
     EXPECT_EQ(chosen(bits, 4096, kH200), "cuda_wide");
   }
-  EXPECT_EQ(chosen(8, 32, kH200), "cuda_tiles");
-  EXPECT_EQ(chosen(8, 33, kH200), "cuda_plain");
-  // Warpgroup products are Hopper's alone.
+  // The copy engine and warpgroup products are Hopper's alone.
   for (const int64_t capability : {80, 89, 100, 120}) {
     EXPECT_EQ(chosen(4, 32, cuda_of(capability)), "cuda_tiles");
     EXPECT_EQ(chosen(4, 33, cuda_of(capability)), "cuda_plain");
   }
   EXPECT_EQ(chosen(4, 1, kCpu), "cpu_rows");
-  EXPECT_EQ(
-      message_of([] { choose_matmul(problem_of(8, 128, 64), kH200, "cuda_wide"); }),
-      "[kernel cuda_wide] expected at most 4 bits, got 8: what it does with more has not been "
-      "checked on a GPU");
+  EXPECT_EQ(message_of([] { choose_matmul(problem_of(4, 128, 17), kH200, "cuda_strips"); }),
+            "[kernel cuda_strips] expected at most 16 rows of activations, got 17");
   EXPECT_EQ(message_of([] { choose_matmul(problem_of(4, 128, 33), kH200, "cuda_tiles"); }),
             "[kernel cuda_tiles] expected at most 32 rows of activations, got 33");
 }

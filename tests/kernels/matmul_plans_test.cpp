@@ -2,6 +2,7 @@
 // fits.
 #include <gtest/gtest.h>
 
+#include "kernels/matmul_strips.h"
 #include "kernels/matmul_tiles.h"
 #include "kernels/matmul_wide.h"
 #include "kernels/tile_layout.h"
@@ -41,9 +42,9 @@ TEST(TilesPlan, CoversAllColumnsInWhatMemoryThereIs) {
   for_each_shape([](const PackedShape& shape) {
     const int64_t blocks = shape.packed_columns / kTileColumns;
     for (const int64_t m : {1, 8, 9, 16, 17, 32}) {
-      const TilesPlan plan = plan_tiles(shape, m, kH200Processors, kH200Shared, true);
+      const TilesPlan plan = plan_tiles(shape, m, kH200Processors, kH200Shared);
       EXPECT_LE(m, 8 * plan.eights);
-      EXPECT_GE(plan.slots, 1);
+      EXPECT_TRUE(plan.fits);
       EXPECT_LE(plan.shared_bytes, kH200Shared);
       EXPECT_GE(plan.parts * plan.part_blocks, blocks);
       EXPECT_LT((plan.parts - 1) * plan.part_blocks, blocks);
@@ -55,24 +56,63 @@ TEST(TilesPlan, CoversAllColumnsInWhatMemoryThereIs) {
 
 TEST(TilesPlan, OneTokenNeedsNoParts) {
   const auto shape = shape_of(49152, 12288, 4, 128, true);
-  EXPECT_EQ(plan_tiles(shape, 1, kH200Processors, kH200Shared, true).parts, 1);
-  EXPECT_GT(plan_tiles(shape, 16, kH200Processors, kH200Shared, true).parts, 1);
+  EXPECT_EQ(plan_tiles(shape, 1, kH200Processors, kH200Shared).parts, 1);
+  EXPECT_GT(plan_tiles(shape, 16, kH200Processors, kH200Shared).parts, 1);
 }
 
-// What is not Hopper waits for a fixed number of copies: it has as many slots, or none.
-TEST(TilesPlan, WithoutBulkCopiesThereAreTwoSlotsOrNone) {
+TEST(TilesPlan, SmallDevicesFitOrSaySo) {
   for_each_shape([](const PackedShape& shape) {
     for (const int64_t kilobytes : {99, 163, 227})
       for (const int64_t m : {1, 16, 32}) {
-        const TilesPlan plan = plan_tiles(shape, m, 84, kilobytes * 1024, false);
-        if (plan.slots == 0) continue;
-        EXPECT_EQ(plan.slots, TilesPlan::kSlotsWithoutBulk);
-        EXPECT_LE(plan.shared_bytes, kilobytes * 1024);
+        const TilesPlan plan = plan_tiles(shape, m, 84, kilobytes * 1024);
+        if (plan.fits) {
+          EXPECT_LE(plan.shared_bytes, kilobytes * 1024);
+        }
       }
   });
   const auto shape = shape_of(4096, 4096, 4, 128, true);
-  EXPECT_GT(plan_tiles(shape, 1, 84, int64_t{99} * 1024, false).slots, 0);
-  EXPECT_EQ(plan_tiles(shape, 32, 84, int64_t{99} * 1024, false).slots, 0);
+  EXPECT_TRUE(plan_tiles(shape, 1, 84, int64_t{99} * 1024).fits);
+  EXPECT_FALSE(plan_tiles(shape, 32, 84, int64_t{99} * 1024).fits);
+}
+
+// Sizes of real layers beside those of for_each_shape.
+TEST(StripsPlan, CoversEachUnitOnceInWhatMemoryThereIs) {
+  const auto check = [](const PackedShape& shape) {
+    for (const int64_t m : {1, 8, 9, 16})
+      for (const HalfType type : {HalfType::kFloat16, HalfType::kBFloat16}) {
+        const StripsPlan plan = plan_strips(shape, m, type, kH200Processors, kH200Shared);
+        EXPECT_LE(m, 8 * plan.eights);
+        EXPECT_LE(plan.strips * plan.abreast, plan.warps);
+        EXPECT_GE(plan.abreast, 1);
+        EXPECT_GE(plan.row_tiles * plan.strips * kTileRows, shape.packed_rows);
+        EXPECT_LT((plan.row_tiles - 1) * plan.strips * kTileRows, shape.packed_rows);
+        const int64_t blocks = plan.abreast * strips_depth(shape.bits, plan.eights);
+        EXPECT_GE(plan.rounds * blocks * kTileColumns, shape.packed_columns);
+        EXPECT_LT((plan.rounds - 1) * blocks * kTileColumns, shape.packed_columns);
+        // Ranges follow each other: the first of them take one unit more, the last ends where
+        // units do.
+        const int64_t last = int64_t{plan.ranges} * plan.range_units + plan.longer_ranges;
+        EXPECT_GE(last, plan.units());
+        EXPECT_LT(last - plan.range_units, plan.units());
+        EXPECT_LT(plan.longer_ranges, plan.ranges);
+        if (plan.splits()) {
+          EXPECT_EQ(last, plan.units());
+          EXPECT_LE(plan.ranges * plan.strips * 4, kMatmulFlagBytes);
+        }
+        // One unit is copied while another is multiplied.
+        EXPECT_GE(plan.stages, 2);
+        const int at_once = strips_at_once(plan.warps);
+        EXPECT_LE(at_once * (plan.shared_bytes + 1024), kH200Shared + 1024);
+        EXPECT_EQ(plan.prepares, type == HalfType::kBFloat16 || shape.columns % 64 != 0);
+      }
+  };
+  for_each_shape(check);
+  for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{12288, 4096},
+                                      {22016, 4096},
+                                      {4096, 11008},
+                                      {57344, 8192},
+                                      {49152, 12288}})
+    for (const int64_t bits : {2, 3, 4, 8}) check(shape_of(rows, columns, bits, 128, true));
 }
 
 TEST(WidePlan, CoversEachOutputAndColumnOnce) {
@@ -103,15 +143,16 @@ TEST(WidePlan, TheWorkspaceHoldsWhatALaunchUses) {
         shape.ordered = ordered;
         const WidePlan plan = plan_wide(shape, m, kH200Processors, kH200Shared);
         EXPECT_EQ(plan.gathers, ordered || shape.columns % 8 != 0);
-        int64_t bytes = 0;
+        int64_t bytes = 0;  // past the flags
         if (plan.gathers) bytes += (m * shape.packed_columns * 2 + 127) / 128 * 128;
         EXPECT_EQ(plan.gathered_bytes, bytes);
         if (plan.splits > 1) bytes += plan.splits * m * shape.packed_rows * 4;
-        EXPECT_EQ(wide_workspace_bytes(shape, m, kH200Processors), bytes);
+        EXPECT_EQ(wide_workspace_bytes(shape, m, kH200Processors), kMatmulFlagBytes + bytes);
       }
   });
   // As many tiles as multiprocessors, or more, need no sums beside y.
-  EXPECT_EQ(wide_workspace_bytes(shape_of(32768, 64, 4, 128, true), 70'000, kH200Processors), 0);
+  EXPECT_EQ(wide_workspace_bytes(shape_of(32768, 64, 4, 128, true), 70'000, kH200Processors),
+            kMatmulFlagBytes);
 }
 
 TEST(WidePlan, FewTilesSplitTheirColumns) {

@@ -1,0 +1,3 @@
+#include "kernels/impl/matmul_strips.cuh"
+
+template void gptqb::kernels::launch_strips<4>(const StripsLaunch&, void*);

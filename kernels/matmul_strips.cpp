@@ -1,0 +1,109 @@
+#include "kernels/matmul_strips.h"
+
+#include <algorithm>
+
+#include "common/round_up.h"
+#include "kernels/tile_layout.h"
+
+namespace gptqb::kernels {
+namespace {
+
+constexpr int64_t kAlignment = 1024;  // of swizzled boxes
+constexpr int64_t kBoxAlignment = 128;
+constexpr int64_t kBarrierBytes = 256;
+constexpr int64_t kReserved = 1024;  // of shared memory, by the driver for each thread block
+
+struct Division {
+  int warps;
+  int strips;
+  bool splits;
+};
+
+// How much of the multiprocessors' time is used where tiles of rows are not divided.
+double use_of(int64_t strips, int64_t of_tile, int64_t multiprocessors) {
+  const int64_t tiles = divide_up(strips, of_tile);
+  return static_cast<double>(strips) /
+         static_cast<double>(divide_up(tiles, multiprocessors) * multiprocessors * of_tile);
+}
+
+// Strips of a tile, from `least` to `most`, that use multiprocessors best; the more if alike.
+int best_strips(int64_t strips, int64_t multiprocessors, int least, int most) {
+  int best = least;
+  for (int of_tile = least; of_tile <= most; ++of_tile)
+    if (use_of(strips, of_tile, multiprocessors) >= use_of(strips, best, multiprocessors) - 1e-9)
+      best = of_tile;
+  return best;
+}
+
+// What was the fastest on an H200, by the strips and tiles that a multiprocessor gets.
+Division divide(int64_t strips, int64_t blocks, int64_t multiprocessors, bool own, int eights) {
+  constexpr int64_t kManyTiles = 512;
+  constexpr int64_t kManyBlocks = 48;
+  const int64_t each = divide_up(strips, multiprocessors);
+  if (each * blocks > kManyTiles) {
+    const int most = best_strips(strips, multiprocessors, 12, 16);
+    if (eights == 2 && use_of(strips, most, multiprocessors) > 0.95) return {16, most, false};
+    return {16, 4, true};
+  }
+  if (each == 1 && eights == 2) return {16, 4, true};
+  if (each == 1) return {16, own && blocks > kManyBlocks ? 1 : 2, false};
+  if (!own) return {16, best_strips(strips, multiprocessors, 3, 6), false};
+  return each <= 4 ? Division{8, 2, false} : Division{16, 2, false};
+}
+
+}  // namespace
+
+StripsPlan plan_strips(const PackedShape& shape, int64_t m, HalfType type, int64_t multiprocessors,
+                       int64_t shared_limit) {
+  StripsPlan plan;
+  plan.eights = m <= 8 ? 1 : 2;
+  const bool own = strips_add_themselves(shape.bits, plan.eights);
+  const int64_t all_strips = shape.packed_rows / kTileRows;
+  const int64_t all_blocks = shape.packed_columns / kTileColumns;
+  const Division division = divide(all_strips, all_blocks, multiprocessors, own, plan.eights);
+  plan.warps = division.warps;
+  plan.strips = division.strips;
+  plan.abreast = plan.warps / plan.strips;
+
+  const int64_t tokens = int64_t{8} * plan.eights;
+  const int64_t spans = shape.scale_span < kTileColumns ? kTileColumns / shape.scale_span : 1;
+  const int64_t blocks = plan.abreast * strips_depth(shape.bits, plan.eights);  // of a stage
+  const int64_t scale_bytes = spans * kTileRows * (shape.symmetric ? 2 : 3);
+  plan.stage_bytes =
+      round_up(blocks * kTileColumns * tokens * 2 +
+                   plan.strips * blocks * (tile_words(shape.bits) * 4 + scale_bytes) +
+                   (2 * blocks + 1) * kBoxAlignment,
+               kAlignment);
+  const int at_once = strips_at_once(plan.warps);
+  const int64_t limit = (shared_limit + kReserved) / at_once - kReserved;
+  const int64_t fixed =
+      kAlignment + kBarrierBytes +
+      (plan.abreast > 1 ? plan.strips * plan.abreast * kTileRows * tokens * 4 : 0);
+  const int64_t all_stage_bytes = plan.stage_bytes + (own ? 0 : blocks * spans * tokens * 4);
+  plan.stages = static_cast<int>(
+      std::min<int64_t>((limit - fixed) / all_stage_bytes, StripsPlan::kMaxStages));
+  plan.shared_bytes = fixed + plan.stages * all_stage_bytes;
+
+  plan.rounds = divide_up(all_blocks, blocks);
+  plan.row_tiles = divide_up(all_strips, plan.strips);
+  // Each strip of a range has a flag.
+  const int64_t workers =
+      std::min<int64_t>(multiprocessors * at_once, kMatmulFlagBytes / 4 / plan.strips);
+  if (division.splits) {
+    plan.ranges = static_cast<int>(std::min(plan.units(), workers));
+    plan.range_units = static_cast<int>(plan.units() / plan.ranges);
+    plan.longer_ranges = static_cast<int>(plan.units() % plan.ranges);
+  } else {
+    plan.range_units = static_cast<int>(divide_up(plan.row_tiles, workers) * plan.rounds);
+    plan.ranges = static_cast<int>(divide_up(plan.units(), plan.range_units));
+  }
+
+  plan.prepares = shape.ordered || type == HalfType::kBFloat16 || shape.columns % 64 != 0;
+  plan.inputs_at = round_up(StripsPlan::kMaxTokens * 4, 128);
+  plan.sums_at = plan.inputs_at + (plan.prepares ? round_up(m * shape.packed_columns * 2, 128) : 0);
+  plan.workspace_bytes = kMatmulFlagBytes + plan.sums_at +
+                         (plan.splits() ? plan.ranges * plan.strips * kTileRows * tokens * 4 : 0);
+  return plan;
+}
+
+}  // namespace gptqb::kernels
