@@ -8,6 +8,19 @@
 
 namespace gptqb::kernels {
 
+// Of a kernel that is launched early: the next one may begin, as far as it does not wait; waits
+// until all before it are done and seen.
+__device__ inline void let_next_begin() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ inline void wait_for_earlier_kernels() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // Queues `kernel` on `stream` with as much dynamic shared memory as it wants. `early`: it may start
 // as soon as the kernel before it in the stream lets it, and waits for that one itself
 // (griddepcontrol.wait). Throws Error if the launch fails.

@@ -32,9 +32,9 @@ struct MatmulProblem {
 // What selection asks of a device; a plain value, so that selection is tested without one.
 struct MatmulDevice {
   bool cuda = false;
-  int64_t capability = 0;  // 90 is 9.0
-  int64_t multiprocessors = 0;
-  int64_t shared_bytes = 0;  // that a block may take; 0: unknown, taken to be enough
+  int64_t capability = 0;       // 90 is 9.0
+  int64_t multiprocessors = 0;  // 1 or more where work is divided
+  int64_t shared_bytes = 0;     // that a block may take; 0: unknown, taken to be enough
 };
 
 // Of a workspace: where thread blocks tell each other what is done.
@@ -44,8 +44,9 @@ constexpr int64_t kMatmulFlagBytes = 16384;
 struct MatmulArguments {
   int64_t m = 1;
   HalfType type = HalfType::kFloat16;
-  // Not written by the kernel just before in the stream, nor while this one waits for it: reading
-  // may begin before that one ends. Copies and older kernels are fine.
+  // Reading may begin while earlier kernels of the stream still run: not written by the last kernel
+  // before in the stream that is none of these, nor while this one waits. What a copy wrote, or
+  // what the host has waited for, is fine.
   PackedView weight;
   const void* x = nullptr;     // [m, k], rows one after the other
   const void* bias = nullptr;  // [n] or null

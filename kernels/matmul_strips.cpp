@@ -8,8 +8,7 @@
 namespace gptqb::kernels {
 namespace {
 
-constexpr int64_t kAlignment = 1024;  // of swizzled boxes
-constexpr int64_t kBoxAlignment = 128;
+constexpr int64_t kAlignment = StripsPlan::kStageAlignment;
 constexpr int64_t kBarrierBytes = 256;
 constexpr int64_t kReserved = 1024;  // of shared memory, by the driver for each thread block
 
@@ -60,7 +59,9 @@ StripsPlan plan_strips(const PackedShape& shape, int64_t m, HalfType type, int64
   const bool own = strips_add_themselves(shape.bits, plan.eights);
   const int64_t all_strips = shape.packed_rows / kTileRows;
   const int64_t all_blocks = shape.packed_columns / kTileColumns;
-  const Division division = divide(all_strips, all_blocks, multiprocessors, own, plan.eights);
+  Division division = divide(all_strips, all_blocks, multiprocessors, own, plan.eights);
+  // 8-bit codes with scales of the shortest spans: 16 warps abreast leave room for one unit only.
+  if (division.strips == 1 && shape.bits == 8 && shape.scale_span < 32) division.strips = 2;
   plan.warps = division.warps;
   plan.strips = division.strips;
   plan.abreast = plan.warps / plan.strips;
@@ -69,11 +70,12 @@ StripsPlan plan_strips(const PackedShape& shape, int64_t m, HalfType type, int64
   const int64_t spans = shape.scale_span < kTileColumns ? kTileColumns / shape.scale_span : 1;
   const int64_t blocks = plan.abreast * strips_depth(shape.bits, plan.eights);  // of a stage
   const int64_t scale_bytes = spans * kTileRows * (shape.symmetric ? 2 : 3);
-  plan.stage_bytes =
-      round_up(blocks * kTileColumns * tokens * 2 +
-                   plan.strips * blocks * (tile_words(shape.bits) * 4 + scale_bytes) +
-                   (2 * blocks + 1) * kBoxAlignment,
-               kAlignment);
+  plan.stage_bytes = round_up(
+      blocks * kTileColumns * tokens * 2 +
+          plan.strips * blocks * (tile_words(shape.bits) * 4 + scale_bytes) +
+          // Scales of groups of several blocks lie at multiples of the alignment.
+          (shape.scale_span > kTileColumns ? 2 * blocks + 1 : 1) * StripsPlan::kBoxAlignment,
+      kAlignment);
   const int at_once = strips_at_once(plan.warps);
   const int64_t limit = (shared_limit + kReserved) / at_once - kReserved;
   const int64_t fixed =

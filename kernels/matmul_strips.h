@@ -2,12 +2,12 @@
 // Hopper GPU, bound by how fast packed weights are read.
 //
 // Weights, scales and activations come in stages of `strips` strips of 32 rows by blocks of 128
-// columns. Each warp of a thread block owns one strip; where there are fewer strips
-// than warps, `abreast` warps share one and their sums meet in shared memory. Strips worked on at
-// once are a tile of rows, and one stage of it is a unit. Units, tile by tile, are divided evenly
-// among thread blocks as ranges. A range that begins inside a tile of rows leaves its sums of it in
-// the workspace, from where the range that began the tile adds them in order: the result depends on
-// no timing.
+// columns. Each warp of a thread block owns one strip; where there are fewer strips than warps,
+// `abreast` warps share one and their sums meet in shared memory. Strips worked on at once are a
+// tile of rows, and one stage of it is a unit. Units, tile by tile, are divided among thread blocks
+// as ranges: whole tiles where that keeps the multiprocessors busy, else evenly, wherever that
+// falls. A range that begins inside a tile of rows leaves its sums of it in the workspace, from
+// where the range that began the tile adds them in order: the result depends on no timing.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,9 @@ namespace gptqb::kernels {
 struct StripsPlan {
   static constexpr int kMaxTokens = 16;
   static constexpr int kMaxStages = 8;
+  // Bytes: stages, which begin with swizzled boxes, and other boxes lie at multiples of them.
+  static constexpr int kStageAlignment = 1024;
+  static constexpr int kBoxAlignment = 128;
 
   int eights = 1;   // activations in groups of 8: 1 or 2
   int warps = 16;   // of a thread block, that may multiply: 8 or 16

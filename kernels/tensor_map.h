@@ -48,7 +48,7 @@ CUtensorMap tensor_map(CUtensorMapDataType type, const void* data,
              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)
     throw Error("cuda", "expected cuTensorMapEncodeTiled to take an array of " +
-                            std::to_string(sizes[kDimensions - 1]) + " rows of " +
+                            std::to_string(sizes[kDimensions - 1]) + " by ... by " +
                             std::to_string(sizes[0]) + ", got its error " +
                             std::to_string(static_cast<int>(result)));
   return map;

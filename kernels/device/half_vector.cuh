@@ -29,6 +29,13 @@ __device__ inline __nv_bfloat16 rounded(float x) {
   return __float2bfloat16_rn(x);
 }
 
+// The power of two by which bfloat16 values are divided so that float16 holds all of them that
+// counts: the largest, whose bits without the sign are given, becomes 2^14 to 2^15, and what
+// float16 cannot hold is below 2^-38 of it. Infinity and what is no number stay what they are.
+__device__ inline int exponent_below(int largest) {
+  return largest == 0 ? 0 : (largest >> 7) - 127 - 14;
+}
+
 // Products and sums as a tensor operation of its own leaves them: never fused, each rounded to T.
 template <class T>
 __device__ inline float multiply(float a, float b) {

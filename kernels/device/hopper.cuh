@@ -82,15 +82,6 @@ __device__ inline void sync_cluster() {
 
 // --- copies ---
 
-// Copies `bytes`, a multiple of 16, to shared memory, both 16-byte aligned.
-__device__ inline void copy_bytes(void* to, const void* from, uint32_t bytes, uint64_t* barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-          "r"(shared_address(to)),
-      "l"(from), "r"(bytes), "r"(shared_address(barrier))
-      : "memory");
-}
-
 // Copies the box of `map` that starts at (column, row) to shared memory; what lies outside the
 // matrix becomes zero. `barrier` counts its bytes.
 __device__ inline void copy_box(void* to, const CUtensorMap& map, uint64_t* barrier, int column,

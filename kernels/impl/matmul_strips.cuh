@@ -5,8 +5,8 @@
 //
 //   y += scale * (sum of code * x - z * sum of x)
 //
-// where other warps take the sum of x, once for all rows. So a weight costs a mask and its share of
-// a product, and no width needs a conversion.
+// where the sum of x is one more product of each warp, or the work of three others, once for all
+// rows. So a weight costs a mask and its share of a product, and no width needs a conversion.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -29,7 +29,7 @@ constexpr int kRows = static_cast<int>(kTileRows);
 constexpr int kColumns = static_cast<int>(kTileColumns);
 constexpr int kSteps = kColumns / 16;
 constexpr int kBoxColumns = 64;  // of activations
-constexpr int kBoxAlignment = 128;
+constexpr int kBoxAlignment = StripsPlan::kBoxAlignment;
 
 // What the copy engine reads: codes [strips][blocks][a tile's words], scales and zero points
 // [strips][spans][32], activations [64 columns each][tokens][64].
@@ -58,8 +58,7 @@ struct Place {
   static constexpr int kTokens = 8 * kEights;
   static constexpr int kBoxBytes = kTokens * kBoxColumns * 2;
   // Sums of the activations of a block: [spans][tokens] float32.
-  static constexpr int kBlockSpans = kSpan < kColumns ? kColumns / kSpan : 1;
-  static constexpr int kInputSumBytes = kBlockSpans * kTokens * 4;
+  static constexpr int kInputSumBytes = kSpans * kTokens * 4;
 };
 
 // What a stage holds: activations in boxes of 64 columns, then codes, scales and zero points as
@@ -70,6 +69,7 @@ struct Stage {
   int next_scales, next_zeros;  // from one block to the next
   int bytes;                    // that arrive
 };
+
 // Blocks of columns that share scales.
 template <int kSpan>
 __host__ __device__ int blocks_of_span(const PackedShape& shape) {
@@ -103,14 +103,10 @@ __device__ inline int first_unit(const StripsPlan& plan, int range) {
   return range * plan.range_units + min(range, plan.longer_ranges);
 }
 
-__device__ inline void wait_for_earlier_kernels() {
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-
 // By one thread.
 template <int kBits, int kEights, int kSpan>
-__device__ void copy_units(const Maps& maps, const StripsLaunch& launch, int first_unit,
-                           int end_unit, char* stages, uint64_t* full, uint64_t* empty) {
+__device__ void copy_units(const Maps& maps, const StripsLaunch& launch, int first, int end,
+                           char* stages, uint64_t* full, uint64_t* empty) {
   using Sizes = Place<kBits, kEights, kSpan>;
   const StripsPlan& plan = launch.plan;
   const PackedView& weight = launch.arguments.weight;
@@ -121,8 +117,8 @@ __device__ void copy_units(const Maps& maps, const StripsLaunch& launch, int fir
   // Blocks of one group: the scales of each come by themselves.
   const int scale_boxes = blocks_a_span > 1 ? blocks : 1;
   const auto rounds = static_cast<int>(plan.rounds);
-  int tile = first_unit / rounds;
-  int round = first_unit - tile * rounds;
+  int tile = first / rounds;
+  int round = first - tile * rounds;
   const auto copy_weights = [&](int slot) {
     char* const to = stages + slot * plan.stage_bytes;
     uint64_t* const barrier = full + slot;
@@ -149,15 +145,15 @@ __device__ void copy_units(const Maps& maps, const StripsLaunch& launch, int fir
     ++tile;
   };
   // Weights are nobody's work; activations may be that of the kernel before.
-  const int ahead = min(plan.stages, end_unit - first_unit);
+  const int ahead = min(plan.stages, end - first);
   for (int slot = 0; slot < ahead; ++slot, next()) copy_weights(slot);
   wait_for_earlier_kernels();
-  tile = first_unit / rounds;
-  round = first_unit - tile * rounds;
+  tile = first / rounds;
+  round = first - tile * rounds;
   for (int slot = 0; slot < ahead; ++slot, next()) copy_inputs(slot);
   int slot = 0;
   uint32_t parity = 0;
-  for (int unit = first_unit + ahead; unit < end_unit; ++unit, next()) {
+  for (int unit = first + ahead; unit < end; ++unit, next()) {
     hopper::wait(empty + slot, parity);
     copy_weights(slot);
     copy_inputs(slot);
@@ -309,7 +305,7 @@ __device__ inline uint32_t lane_inputs(const char* stages, int lane) {
 // Of one of the warps that add up activations: it takes every third block.
 template <int kBits, int kEights, int kSpan>
 __device__ void add_units(const StripsPlan& plan, int units, char* stages, float2* input_sums,
-                          uint64_t* full, uint64_t* ready, int adder, int lane) {
+                          uint64_t* full, uint64_t* ready, uint64_t* empty, int adder, int lane) {
   using Sizes = Place<kBits, kEights, kSpan>;
   const int blocks = plan.abreast * Sizes::kDepth;
   const uint32_t inputs = lane_inputs(stages, lane);
@@ -318,6 +314,8 @@ __device__ void add_units(const StripsPlan& plan, int units, char* stages, float
   int turn = adder;  // the next block of this warp, counted from the unit's first
   for (int unit = 0; unit < units; ++unit) {
     hopper::wait(full + slot, parity);
+    // Over before these copies began; so that the sums' readers are seen to be done.
+    hopper::wait(empty + slot, parity ^ 1);
     for (; turn < blocks; turn += kAdders)
       add_inputs<kBits, kEights, kSpan>(
           input_sums + (slot * blocks + turn) * (Sizes::kInputSumBytes / 8),
@@ -457,7 +455,7 @@ __global__ void __launch_bounds__(kThreads<kBits, kEights, kWarps>, strips_at_on
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int multipliers = plan.strips * plan.abreast;
   // The next kernel in the stream may begin to copy its weights.
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  let_next_begin();
   if (threadIdx.x == 32 * kWarps) {
     for (int slot = 0; slot < plan.stages; ++slot) {
       hopper::init_barrier(full + slot, 1);
@@ -474,7 +472,7 @@ __global__ void __launch_bounds__(kThreads<kBits, kEights, kWarps>, strips_at_on
   if (warp >= kWarps) {
     if constexpr (!kOwn) hopper::give_registers<40>();
     if (warp > kWarps)
-      add_units<kBits, kEights, kSpan>(plan, end - first, stages, input_sums, full, ready,
+      add_units<kBits, kEights, kSpan>(plan, end - first, stages, input_sums, full, ready, empty,
                                        warp - kWarps - 1, lane);
     else if (lane == 0)
       copy_units<kBits, kEights, kSpan>(maps, launch, first, end, stages, full, empty);

@@ -12,9 +12,7 @@ constexpr std::string_view kName = "cuda_strips";
 constexpr int kThreads = 512;
 constexpr int kColumnsOfBlock = 2048;
 
-// The exponent by which a token's bfloat16 activations are divided: the largest becomes 2^14 to
-// 2^15, after which float16 holds all that counts (what it cannot is below 2^-38 of the largest).
-// Infinity and what is no number stay what they are.
+// By which power of two a token's bfloat16 activations are divided.
 __device__ int exponent_of(const __nv_bfloat16* x, int64_t columns) {
   __shared__ int largest_of_warp[kThreads / 32];
   int largest = 0;
@@ -31,7 +29,7 @@ __device__ int exponent_of(const __nv_bfloat16* x, int64_t columns) {
   if (threadIdx.x % 32 == 0) largest_of_warp[threadIdx.x / 32] = largest;
   __syncthreads();
   for (const int other : largest_of_warp) largest = max(largest, other);
-  return largest == 0 ? 0 : (largest >> 7) - 127 - 14;
+  return exponent_below(largest);
 }
 
 // Block (i, token): columns 2048 i .. of one token.
@@ -45,10 +43,8 @@ __global__ void __launch_bounds__(kThreads) prepare_inputs_kernel(StripsLaunch l
   char* const scratch = scratch_of(arguments);
   auto* const out =
       reinterpret_cast<__half*>(scratch + launch.plan.inputs_at) + token * shape.packed_columns;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
+  let_next_begin();
+  wait_for_earlier_kernels();
   const auto from = [&](int64_t column) {
     const int64_t at = order == nullptr ? column : order[column];
     return at < shape.columns ? at : int64_t{-1};
@@ -93,6 +89,8 @@ class StripsCuda : public LimitedKernel {
                               plan_strips(arguments.weight.shape, arguments.m, arguments.type,
                                           cuda_attribute(cudaDevAttrMultiProcessorCount),
                                           cuda_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin))};
+    if (launch.plan.stages < 1)
+      throw Error("kernel cuda_strips", "expected more shared memory than this device has");
     switch (arguments.weight.shape.bits) {
       case 2:
         return launch_strips<2>(launch, stream);

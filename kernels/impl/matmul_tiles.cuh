@@ -64,7 +64,6 @@ struct Slot {
 struct Walk {
   int strips, step, first_strip;  // of the matrix, between two and the first of a thread block's
   int blocks, part_blocks;
-  int warps;  // a power of two
   int part = 0, strip = 0, first = 0, end = 0;
   int taken = 0;  // blocks before these
 
@@ -73,13 +72,13 @@ struct Walk {
     enter();
   }
   __device__ bool done() const { return part * part_blocks >= blocks; }
-  __device__ int count() const { return min(warps, end - first); }
+  __device__ int count() const { return min(kWarps, end - first); }
   // Which of the blocks is a warp's; none if it is not below count().
-  __device__ int turn(int warp) const { return (warp - taken) & (warps - 1); }
+  __device__ int turn(int warp) const { return (warp - taken) & (kWarps - 1); }
   // False where a strip ends.
   __device__ bool next() {
     taken += count();
-    first += warps;
+    first += kWarps;
     if (first < end) return true;
     strip += step;
     if (strip >= strips) {
@@ -126,8 +125,7 @@ struct Source {
 };
 
 // Activations of a part's columns as float16; what stands beyond the matrix is zero. bfloat16 ones
-// are divided by a power of two for each token, after which float16 holds all that counts: what it
-// cannot is below 2^-38 of the largest.
+// are divided by a power of two for each token.
 template <int kEights>
 __device__ void load_inputs(const TilesLaunch& launch, const Shared& shared, int64_t first,
                             int64_t columns) {
@@ -176,8 +174,7 @@ __device__ void load_inputs(const TilesLaunch& launch, const Shared& shared, int
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2)
       largest = max(largest, __shfl_xor_sync(0xFFFFFFFFU, largest, offset));
-    // The largest becomes 2^14 to 2^15. Infinity and what is no number stay what they are.
-    const int exponent = largest == 0 ? 0 : (largest >> 7) - 127 - 14;
+    const int exponent = exponent_below(largest);
     for (int64_t column = lane; column < columns; column += 32) {
       const int64_t at = input(column);
       shared.inputs[token * pitch + column] =
@@ -361,8 +358,7 @@ __global__ void __launch_bounds__(kThreads, 1)
             .step = static_cast<int>(gridDim.x),
             .first_strip = static_cast<int>(blockIdx.x),
             .blocks = static_cast<int>(shape.packed_columns / kTileColumns),
-            .part_blocks = static_cast<int>(plan.part_blocks),
-            .warps = kWarps};
+            .part_blocks = static_cast<int>(plan.part_blocks)};
   walk.begin();
   Walk ahead = walk;
   for (int slot = 0; slot < kSlots; ++slot)

@@ -2,7 +2,6 @@
 #include "kernels/matmul.h"
 #include "kernels/matmul_limits.h"
 #include "kernels/matmul_tiles.h"
-#include "kernels/tile_layout.h"
 
 namespace gptqb::kernels {
 namespace {

@@ -294,8 +294,8 @@ __global__ void __launch_bounds__(kThreads, blocks_at_once(kTokens))
     hopper::publish_barriers();
   }
   __syncthreads();
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
+  let_next_begin();
+  wait_for_earlier_kernels();
   const Tile tile = tile_at(launch);
   if (threadIdx.x < kWarpgroup) {
     if constexpr (blocks_at_once(kTokens) == 1) hopper::give_registers<40>();

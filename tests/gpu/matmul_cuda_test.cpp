@@ -287,7 +287,12 @@ TEST_P(MatmulCuda, AgreesWithTheProductOnTheHost) {
 
 // Whole products at the sizes of real layers.
 TEST_P(MatmulCuda, LargeLayers) {
-  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{4096, 4096}, {4096, 11008}, {22016, 4096}})
+  // The last one: few rows of so many columns that these are split whatever M is.
+  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{4096, 4096},
+                             {4096, 11008},
+                             {22016, 4096},
+                             {11008, 4096},
+                             {32, 65664}})
     for (const int64_t bits : kBits) {
       const RandomWeight weight({.rows = n,
                                  .columns = k,
@@ -300,6 +305,12 @@ TEST_P(MatmulCuda, LargeLayers) {
       for (const int64_t m : {1, 2, 8, 16, 33, 64, 257, 1024})
         check(weight, packed, exact, m, m % 2 == 0 ? HalfType::kFloat16 : HalfType::kBFloat16);
     }
+}
+
+// As many tiles of rows as an H200 has multiprocessors, of as many strips as there are warps.
+TEST_P(MatmulCuda, AStripForEachWarp) {
+  const RandomWeight weight({.rows = 50688, .columns = 5504, .bits = 4, .group_size = 128});
+  check(weight, pack(weight.view()), ExactProduct(weight.view(), kDevice), 16, HalfType::kFloat16);
 }
 
 // KN-02 and KN-11: a race shows now and then, and sums split over blocks must add in one order.
@@ -342,36 +353,40 @@ TEST_P(MatmulCuda, ManyLaunchesGiveTheSameBits) {
 // KN-01, and how the benchmark runs: in a graph, again and again, one launch after the other.
 TEST_P(MatmulCuda, AGraphFollowsItsInput) {
   const SideStream stream(kDevice);
-  const RandomWeight weight({.rows = 4096, .columns = 4096, .bits = 4, .group_size = 128});
-  const PackedCopies packed(kernel_->layout(), weight.view(), kDevice, [](int64_t) { return 7; });
-  const ExactProduct exact(weight.view(), kDevice);
-  for (const int64_t m : {1, 16, 64, 256}) {
-    const kernels::MatmulProblem problem{
-        .m = m, .n = 4096, .k = 4096, .bits = 4, .group_size = 128};
-    if (!refusal(problem).empty()) continue;
-    ++checked_;
-    at::manual_seed(1);
-    auto x = at::randn({m, 4096}, at::device(kDevice)).to(at::kHalf);
-    auto y = at::full({m, 4096}, NAN, x.options());
-    const auto workspace =
-        at::zeros({kernel_->workspace_bytes(packed.view(0).shape, problem.m, device_) + 16},
-                  at::device(kDevice).dtype(at::kByte));
-    const auto timer = kernels::time_on_cuda(
-        [&](int64_t copy, void* handle) {
-          kernels::MatmulArguments arguments;
-          arguments.m = m;
-          arguments.weight = packed.view(copy);
-          arguments.x = x.const_data_ptr();
-          arguments.y = y.data_ptr();
-          arguments.workspace = workspace.data_ptr();
-          kernel_->launch(arguments, handle);
-        },
-        {.copies = 7}, stream.handle());
-    EXPECT_TRUE(exact.error_of(x, {}, y).right());
-    x.mul_(-0.5);
-    y.fill_(NAN);
-    EXPECT_GT(timer->run(), 0);
-    EXPECT_TRUE(exact.error_of(x, {}, y).right()) << "the graph kept an old input";
+  for (const int64_t n : {4096, 11008}) {
+    const RandomWeight weight({.rows = n, .columns = 4096, .bits = 4, .group_size = 128});
+    const PackedCopies packed(kernel_->layout(), weight.view(), kDevice, [](int64_t) { return 7; });
+    const ExactProduct exact(weight.view(), kDevice);
+    for (const HalfType type : {HalfType::kFloat16, HalfType::kBFloat16})
+      for (const int64_t m : {1, 16, 64, 256}) {
+        const kernels::MatmulProblem problem{
+            .m = m, .n = n, .k = 4096, .bits = 4, .group_size = 128, .type = type};
+        if (!refusal(problem).empty()) continue;
+        ++checked_;
+        at::manual_seed(1);
+        auto x = at::randn({m, 4096}, at::device(kDevice)).to(scalar_type(type));
+        auto y = at::full({m, n}, NAN, x.options());
+        const auto workspace =
+            at::zeros({kernel_->workspace_bytes(packed.view(0).shape, m, device_) + 16},
+                      at::device(kDevice).dtype(at::kByte));
+        const auto timer = kernels::time_on_cuda(
+            [&](int64_t copy, void* handle) {
+              kernels::MatmulArguments arguments;
+              arguments.m = m;
+              arguments.type = type;
+              arguments.weight = packed.view(copy);
+              arguments.x = x.const_data_ptr();
+              arguments.y = y.data_ptr();
+              arguments.workspace = workspace.data_ptr();
+              kernel_->launch(arguments, handle);
+            },
+            {.copies = 7}, stream.handle());
+        EXPECT_TRUE(exact.error_of(x, {}, y).right());
+        x.mul_(-0.5);
+        y.fill_(NAN);
+        EXPECT_GT(timer->run(), 0);
+        EXPECT_TRUE(exact.error_of(x, {}, y).right()) << "the graph kept an old input";
+      }
   }
 }
 

@@ -113,6 +113,31 @@ TEST(StripsPlan, CoversEachUnitOnceInWhatMemoryThereIs) {
                                       {57344, 8192},
                                       {49152, 12288}})
     for (const int64_t bits : {2, 3, 4, 8}) check(shape_of(rows, columns, bits, 128, true));
+  for (const int64_t bits : {2, 3, 4, 8})
+    for (const int64_t span : {16, 32, 64})
+      for (const bool symmetric : {false, true})
+        check(shape_of(4096, 11008, bits, span, symmetric));
+}
+
+TEST(StripsPlan, TheWorkspaceHoldsWhatALaunchUses) {
+  for_each_shape([](PackedShape shape) {
+    for (const bool ordered : {false, true})
+      for (const int64_t m : {1, 8, 9, 16}) {
+        shape.ordered = ordered;
+        // The type is not known where the workspace is asked for.
+        const StripsPlan asked =
+            plan_strips(shape, m, HalfType::kBFloat16, kH200Processors, kH200Shared);
+        for (const HalfType type : {HalfType::kFloat16, HalfType::kBFloat16}) {
+          const StripsPlan plan = plan_strips(shape, m, type, kH200Processors, kH200Shared);
+          EXPECT_GE(plan.sums_at,
+                    plan.inputs_at + (plan.prepares ? m * shape.packed_columns * 2 : 0));
+          const int64_t sums =
+              plan.splits() ? int64_t{plan.ranges} * plan.strips * kTileRows * 8 * plan.eights * 4
+                            : 0;
+          EXPECT_GE(asked.workspace_bytes, kMatmulFlagBytes + plan.sums_at + sums);
+        }
+      }
+  });
 }
 
 TEST(WidePlan, CoversEachOutputAndColumnOnce) {
