@@ -5,9 +5,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <utility>
 
 #include "common/atomic_file.h"
@@ -15,6 +13,7 @@
 #include "models/gptq_tensors.h"
 #include "models/packed_checks.h"
 #include "models/packed_producer.h"
+#include "models/replace_folder.h"
 
 namespace gptqb {
 namespace {
@@ -28,9 +27,15 @@ bool is_copied(const fs::path& file) {
                                    ".gguf",        ".onnx", ".h5", ".msgpack"};
   const std::string name = file.filename().string();
   if (name.ends_with(".index.json") || name == "config.json" || name == "quantize_config.json" ||
-      name == "quant_config.json")
+      name == "quant_config.json" || name == kWritingMarker)
     return false;
   return std::find(kWeights.begin(), kWeights.end(), file.extension().string()) == kWeights.end();
+}
+
+// Of a packed folder, whatever model it is of.
+bool is_written(const std::string& name) {
+  return name.ends_with(".safetensors") || name.ends_with(".index.json") || name == "config.json" ||
+         name == "quantize_config.json" || name == kWritingMarker;
 }
 
 class BusyTime {
@@ -70,30 +75,35 @@ std::vector<std::string> all_names(const CausalLm& model,
 }  // namespace
 
 PackedFolderWriter::PackedFolderWriter(PackedFolderOptions options, const CausalLm& model)
-    : options_(std::move(options)), temporary_(options_.path.string() + ".incomplete") {
-  if (options_.path.filename().empty()) {  // "folder/"
-    options_.path = options_.path.parent_path();
-    temporary_ = options_.path.string() + ".incomplete";
-  }
-  if (fs::exists(options_.path) && !own_settings(options_.path))
-    throw Error(options_.path.string(),
-                "expected a path where nothing is, or a folder that gptq-bench packed, got "
-                "something else. Choose another save.path, or remove it");
-  std::error_code failed;
-  fs::remove_all(temporary_, failed);
-  if (!failed) fs::create_directories(temporary_, failed);
-  if (failed) throw Error(temporary_.string(), "cannot make this folder: " + failed.message());
+    : options_(std::move(options)) {
+  if (options_.path.filename().empty()) options_.path = options_.path.parent_path();  // "folder/"
+  check_replaceable();
+  claim_.emplace(options_.path.string() + ".incomplete");
   for (int64_t block = 0; block < model.block_count(); ++block)
     for (const Stage& stage : model.stages())
       for (const std::string& linear : stage.linears)
         packed_[model.block_name(block) + "." + linear] = false;
-  shards_.emplace(temporary_, options_.shard_bytes, header_room(all_names(model, packed_)));
+  // First, so that a disk that is full or a file that cannot be read costs no work.
+  copy_other_files();
+  shards_.emplace(temporary(), options_.shard_bytes, header_room(all_names(model, packed_)));
 }
 
-PackedFolderWriter::~PackedFolderWriter() {
-  if (done_) return;
-  std::error_code ignored;
-  fs::remove_all(temporary_, ignored);
+void PackedFolderWriter::check_replaceable() const {
+  const fs::path& path = options_.path;
+  if (!fs::exists(fs::symlink_status(path))) return;
+  if (!own_settings(path))
+    throw Error(path.string(),
+                "expected a path where nothing is, or a folder that gptq-bench packed, got "
+                "something else. Choose another save.path, or remove it");
+  for (const auto& entry : fs::directory_iterator(path)) {
+    const fs::path name = entry.path().filename();
+    const bool copied =
+        !options_.source.empty() && is_copied(name) && fs::is_regular_file(options_.source / name);
+    if (entry.is_regular_file() && (is_written(name.string()) || copied)) continue;
+    throw Error(entry.path().string(),
+                "expected only files that this program writes anew in a folder that it replaces, "
+                "got one of yours. Move it away, or choose another save.path");
+  }
 }
 
 void PackedFolderWriter::add(const std::string& layer, const QuantizedLinear& linear) {
@@ -126,10 +136,9 @@ void PackedFolderWriter::complete(CausalLm& model, const Json& quantization) {
   const BusyTime busy(busy_seconds_);
   write_dense(model);
   shards_->finish();
-  copy_other_files();
   // Last, for it makes a folder a model: without it nobody loads what is not complete.
   write_config(model, quantization);
-  flush_folder(temporary_);
+  flush_folder(temporary());
 }
 
 void PackedFolderWriter::write_dense(CausalLm& model) {
@@ -152,32 +161,44 @@ void PackedFolderWriter::write_config(const CausalLm& model, const Json& quantiz
   const bool older = config.contains("torch_dtype") && !config.contains("dtype");
   config[older ? "torch_dtype" : "dtype"] = dtype_word(model.dtype());
   config["quantization_config"] = quantization;
-  write_file_atomically(temporary_ / "quantize_config.json", quantization.dump(2) + "\n");
-  write_file_atomically(temporary_ / "config.json", config.dump(2) + "\n");
+  write_file_atomically(temporary() / "quantize_config.json", quantization.dump(2) + "\n");
+  write_file_atomically(temporary() / "config.json", config.dump(2) + "\n");
 }
 
 void PackedFolderWriter::copy_other_files() const {
   if (options_.source.empty()) return;
   for (const auto& entry : fs::directory_iterator(options_.source)) {
     if (!entry.is_regular_file() || !is_copied(entry.path())) continue;
-    write_file_atomically(temporary_ / entry.path().filename(), read_file(entry.path()));
+    write_file_atomically(temporary() / entry.path().filename(), read_file(entry.path()));
   }
 }
 
 void PackedFolderWriter::publish() {
-  std::error_code failed;
-  const bool replaces = fs::exists(options_.path);
-  if (replaces && ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, options_.path.c_str(),
-                              RENAME_EXCHANGE) != 0)
-    failed = std::error_code(errno, std::generic_category());
-  if (!replaces) fs::rename(temporary_, options_.path, failed);
-  if (failed)
+  fs::path old;
+  try {
+    check_replaceable();
+    const bool replaces = fs::exists(options_.path);
+    if (replaces)
+      claim_->move_marker(options_.path);
+    else
+      claim_->remove_marker();
+    if (replaces)
+      old = replace_folder(temporary(), options_.path, options_.exchange);
+    else
+      fs::rename(temporary(), options_.path);
+  } catch (const std::exception& fault) {
+    std::error_code ignored;
+    // What is complete is kept: the work of hours may be in it.
+    fs::remove(options_.path / kWritingMarker, ignored);
+    claim_->remove_marker();
     throw Error(options_.path.string(),
-                "cannot give the finished folder its name: " + failed.message());
+                "cannot give the finished checkpoint this name. It is kept as " +
+                    temporary().string() + ". The reason: " + fault.what());
+  }
   const fs::path parent = options_.path.parent_path();
   flush_folder(parent.empty() ? fs::path(".") : parent);
-  done_ = true;
-  if (replaces) fs::remove_all(temporary_, failed);
+  std::error_code ignored;
+  if (!old.empty()) fs::remove_all(old, ignored);
 }
 
 }  // namespace gptqb

@@ -15,7 +15,9 @@
 
 #include "methods/quantized_linear.h"
 #include "models/causal_lm.h"
+#include "models/claimed_folder.h"
 #include "models/packed_layer.h"
+#include "models/replace_folder.h"
 #include "models/shard_writer.h"
 
 namespace gptqb {
@@ -27,15 +29,16 @@ struct PackedFolderOptions {
   nlohmann::ordered_json config;  // of the model; without source, else it is read from there
   PackedFormat format = PackedFormat::kGptq;  // kGptq or kGptqV2
   int64_t shard_bytes = 5'000'000'000;
+  ExchangeNames exchange = exchange_names;  // of the folder with the older one
 };
 
 class PackedFolderWriter {
  public:
-  // Begins `path`.incomplete, whatever was there before. Throws Error: `path` exists and this
-  // program did not write it, its parent is no folder.
+  // Begins `path`.incomplete with the source's other files, in place of what an interrupted run
+  // left there. Throws Error: `path` exists and this program did not write it, or holds files that
+  // would be lost with it; its parent is no folder; and as ClaimedFolder. The temporary folder is
+  // removed with this object, unless publish() was called.
   PackedFolderWriter(PackedFolderOptions options, const CausalLm& model);
-  // Removes the temporary folder unless it was published.
-  ~PackedFolderWriter();
   PackedFolderWriter(const PackedFolderWriter&) = delete;
   PackedFolderWriter& operator=(const PackedFolderWriter&) = delete;
 
@@ -43,17 +46,19 @@ class PackedFolderWriter {
   // Error as pack_gptq(), and for a name that is none or came before.
   void add(const std::string& layer, const QuantizedLinear& linear);
 
-  // Writes what is left of `model` as it computes with it, in its dtype; the source's other files;
-  // last quantize_config.json, and config.json with `quantization` as quantization_config. The
-  // folder can be read then, under its temporary name.
+  // Writes what is left of `model` as it computes with it, in its dtype; last quantize_config.json,
+  // and config.json with `quantization` as quantization_config. The folder can be read then, under
+  // its temporary name.
   void complete(CausalLm& model, const nlohmann::ordered_json& quantization);
   // Gives the complete folder its name, in place of an older one that this program wrote: at no
-  // moment is there none, or half of one.
+  // moment is there half of one, or, where names can be exchanged, none. Throws Error; the complete
+  // folder stays under its temporary name then, and the message says so.
   void publish();
 
   const std::filesystem::path& path() const { return options_.path; }
-  const std::filesystem::path& temporary() const { return temporary_; }
+  const std::filesystem::path& temporary() const { return claim_->path(); }
   PackedFormat format() const { return options_.format; }
+  int64_t shard_bytes() const { return options_.shard_bytes; }
   // Bytes of all tensors, and seconds spent on packing and writing, by whichever thread.
   int64_t bytes() const { return shards_->tensor_bytes(); }
   double busy_seconds() const { return busy_seconds_; }
@@ -68,15 +73,15 @@ class PackedFolderWriter {
   void write_dense(CausalLm& model);
   void write_config(const CausalLm& model, const nlohmann::ordered_json& quantization) const;
   void copy_other_files() const;
+  void check_replaceable() const;
 
   PackedFolderOptions options_;
-  std::filesystem::path temporary_;
+  std::optional<ClaimedFolder> claim_;
   std::optional<ShardWriter> shards_;
   mutable std::mutex mutex_;
   std::map<std::string, bool> packed_;  // every linear of the blocks: whether it was added
   bool has_group_index_ = false;
   double busy_seconds_ = 0;
-  bool done_ = false;
 };
 
 }  // namespace gptqb

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
 
 #include "common/atomic_file.h"
@@ -139,7 +140,11 @@ void ShardWriter::close_shard() {
 void ShardWriter::finish() {
   if (shard_) close_shard();
   const auto rename_part = [&](size_t shard, const std::string& name) {
-    std::filesystem::rename(part_path(shard), folder_ / name);
+    std::error_code failed;
+    std::filesystem::rename(part_path(shard), folder_ / name, failed);
+    if (failed)
+      throw Error((folder_ / name).string(),
+                  "cannot give a finished shard this name: " + failed.message());
   };
   if (shards_ == 1) return rename_part(0, "model.safetensors");
   std::vector<std::string> names;

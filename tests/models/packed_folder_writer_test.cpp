@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
+
 #include "models/packed_convert.h"
 #include "models/packed_linears.h"
 #include "models/packed_producer.h"
@@ -76,9 +78,14 @@ class WriterOfPackedFolders : public ::testing::Test {
     for (const std::string& name : linears.names()) {
       const auto [out, in] = linears.sizes_of(name);
       writer.add(name, linears.unpack(name, out, in));
-      EXPECT_FALSE(fs::exists(path_));
       EXPECT_FALSE(fs::exists(writer.temporary() / "config.json"));
     }
+  }
+  void write(const PackedFolderOptions& options) const {
+    PackedFolderWriter writer(options, *source_);
+    add_all(writer);
+    writer.complete(*source_, settings());
+    writer.publish();
   }
   ConfigReader config() const { return ConfigReader(model_.packed().path() / "config.json"); }
   nlohmann::ordered_json settings() const {
@@ -98,6 +105,7 @@ TEST_F(WriterOfPackedFolders, NothingLooksCompleteBeforeItIs) {
   {
     PackedFolderWriter writer(options(), *source_);
     add_all(writer);
+    EXPECT_FALSE(fs::exists(path_));
     writer.complete(*source_, settings());
     EXPECT_FALSE(fs::exists(path_));
     EXPECT_NO_THROW(open_model(writer.temporary(), {}));
@@ -122,11 +130,97 @@ TEST_F(WriterOfPackedFolders, LeftoversOfAKilledWriterAreRemoved) {
   const fs::path left = path_.string() + ".incomplete";
   fs::create_directories(left);
   write_text(left / "part-0.safetensors", "half");
+  write_text(left / ".gptq-bench-writing", "");
+  write(options());
+  EXPECT_TRUE(model_.matches(*open_model(path_, {.dtype = "float32"})));
+  for (const auto& entry : fs::directory_iterator(path_))
+    EXPECT_THAT(entry.path().filename().string(), ::testing::Not(HasSubstr("part-0"))) << entry;
+  EXPECT_FALSE(fs::exists(path_ / ".gptq-bench-writing"));
+}
+
+// Whatever else has the temporary name is not touched: a folder of the user's, a model, a link.
+TEST_F(WriterOfPackedFolders, OnlyWhatThisProgramBeganIsRemoved) {
+  const fs::path taken = path_.string() + ".incomplete";
+  const auto refusal = [&] { return message_of([&] { PackedFolderWriter(options(), *source_); }); };
+  const std::string reason = "expected nothing, or what an interrupted run of gptq-bench left";
+  fs::create_directories(taken);
+  write_text(taken / "thesis.tex", "years");
+  EXPECT_THAT(refusal(), AllOf(HasSubstr(taken.string()), HasSubstr(reason)));
+  EXPECT_TRUE(fs::exists(taken / "thesis.tex"));
+  EXPECT_THAT(message_of([&] {
+                convert_packed(model_.packed().path(), "auto", path_, PackedFormat::kGptqV2, "0");
+              }),
+              HasSubstr(reason));
+  EXPECT_TRUE(fs::exists(taken / "thesis.tex"));
+  fs::remove_all(taken);
+  fs::create_directory_symlink(model_.packed().path(), taken);
+  EXPECT_THAT(refusal(), HasSubstr(reason));
+  EXPECT_TRUE(fs::exists(model_.packed().path() / "config.json"));
+  fs::remove(taken);
+  write_text(taken, "a file");
+  EXPECT_THAT(refusal(), HasSubstr(reason));
+  EXPECT_TRUE(fs::exists(taken));
+}
+
+TEST_F(WriterOfPackedFolders, ASecondWriterIsRefusedAndTheFirstGoesOn) {
   PackedFolderWriter writer(options(), *source_);
+  EXPECT_THAT(message_of([&] { PackedFolderWriter(options(), *source_); }),
+              HasSubstr("expected no other run that writes here, got one. Wait for it"));
+  EXPECT_TRUE(fs::exists(writer.temporary()));
   add_all(writer);
   writer.complete(*source_, settings());
   writer.publish();
   EXPECT_TRUE(model_.matches(*open_model(path_, {.dtype = "float32"})));
+  EXPECT_FALSE(fs::exists(writer.temporary()));
+}
+
+// Files of the user's in a folder that would be replaced: refused before any work, and before it
+// takes the name.
+TEST_F(WriterOfPackedFolders, FilesOfOthersInAFolderAreNotLost) {
+  write_text(model_.packed().path() / "tokenizer.json", "{}");
+  write(options());
+  EXPECT_TRUE(fs::exists(path_ / "tokenizer.json"));
+  write(options());  // files that come again are no reason
+  const auto finished = [&](const std::string& extra) {
+    PackedFolderWriter writer(options(), *source_);
+    add_all(writer);
+    writer.complete(*source_, settings());
+    write_text(path_ / extra, "mine");
+    return message_of([&] { writer.publish(); });
+  };
+  EXPECT_THAT(finished("README.md"),
+              AllOf(HasSubstr("README.md"), HasSubstr("got one of yours"),
+                    HasSubstr("It is kept as " + path_.string() + ".incomplete")));
+  EXPECT_NO_THROW(open_model(path_.string() + ".incomplete", {}));
+  fs::remove_all(path_.string() + ".incomplete");
+  EXPECT_THAT(message_of([&] { PackedFolderWriter(options(), *source_); }),
+              HasSubstr("README.md] expected only files that this program writes anew"));
+  EXPECT_TRUE(fs::exists(path_ / "README.md"));
+  EXPECT_FALSE(fs::exists(path_.string() + ".incomplete"));
+}
+
+// NFS and FUSE refuse to exchange names.
+TEST_F(WriterOfPackedFolders, FileSystemsThatExchangeNoNamesAreWrittenToo) {
+  write(options());
+  fs::create_directories(path_.string() + ".previous");  // somebody's
+  for (const int code : {EINVAL, ENOSYS, ENOTSUP}) {
+    fs::last_write_time(path_ / "config.json", fs::file_time_type::min());
+    PackedFolderOptions plain = options();
+    plain.exchange = [&](const fs::path&, const fs::path&) { return code; };
+    write(plain);
+    EXPECT_NE(fs::last_write_time(path_ / "config.json"), fs::file_time_type::min());
+    EXPECT_FALSE(fs::exists(path_.string() + ".previous2"));
+    EXPECT_TRUE(fs::exists(path_.string() + ".previous"));
+    EXPECT_FALSE(fs::exists(path_ / ".gptq-bench-writing"));
+  }
+  // Another fault: neither the old nor the finished one is lost.
+  PackedFolderOptions broken = options();
+  broken.exchange = [](const fs::path&, const fs::path&) { return EIO; };
+  EXPECT_THAT(message_of([&] { write(broken); }), HasSubstr("It is kept as"));
+  for (const fs::path& left : {path_, fs::path(path_.string() + ".incomplete")}) {
+    EXPECT_TRUE(model_.matches(*open_model(left, {.dtype = "float32"}))) << left;
+    EXPECT_FALSE(fs::exists(left / ".gptq-bench-writing")) << left;
+  }
 }
 
 TEST_F(WriterOfPackedFolders, LayersMustBeOfTheModelAndCodesOfTheFormat) {
