@@ -154,7 +154,7 @@ struct CellSave {
   // Before evaluation, so that a fault there costs no checkpoint. `weights`: those of finished
   // blocks can be loaded again.
   void finish(const QuantizeReport& report, bool weights, Record& record) {
-    writer.complete(model, quantization_settings(cell, writer));
+    writer.complete(model, quantization_settings(cell, writer, record.inputs.model_fingerprint));
     verify_saved(writer.temporary(), model, report.layers, store.grids(), weights);
     writer.publish();
     record.metrics.push_back(

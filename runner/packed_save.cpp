@@ -36,13 +36,27 @@ std::filesystem::path save_folder(const SaveSettings& save, const Cell& cell,
   return save.folder_per_cell ? path / cell.id() : path;
 }
 
-bool is_saved(const SaveSettings& save, const Cell& cell, const std::filesystem::path& base) {
-  const auto settings = own_settings(save_folder(save, cell, base));
-  return settings && settings->at("meta").value("cell", "") == cell.id() &&
-         settings->value("checkpoint_format", "") == format_name(save.format_of(cell));
+bool is_saved(const SaveSettings& save, const Cell& cell, const std::filesystem::path& base,
+              const std::string& source) {
+  const std::filesystem::path folder = save_folder(save, cell, base);
+  const auto settings = own_settings(folder);
+  if (!settings || settings->value("checkpoint_format", "") != format_name(save.format_of(cell)))
+    return false;
+  const auto& meta = settings->at("meta");
+  if (meta.value("cell", "") != cell.id() || meta.value("source", "") != source ||
+      meta.value("shard_bytes", int64_t{0}) != save.shard_bytes)
+    return false;
+  try {
+    // Every shard, header and shape: what says that it is there may be all that is left.
+    open_model(folder, {.dtype = "auto"});
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
-Json quantization_settings(const Cell& cell, const PackedFolderWriter& writer) {
+Json quantization_settings(const Cell& cell, const PackedFolderWriter& writer,
+                           const std::string& source) {
   const auto uses = [&](const char* key) { return !cell.setting(key).empty(); };
   const auto stored = [&](const QuantConfig& quant) {
     return PackedLayer{.format = writer.format(),
@@ -75,7 +89,9 @@ Json quantization_settings(const Cell& cell, const PackedFolderWriter& writer) {
                       {"commit", build_info().commit},
                       {"method", cell.method().name},
                       {"act_order", uses("method.act_order") && cell.method().act_order},
-                      {"cell", cell.id()}};
+                      {"cell", cell.id()},
+                      {"source", source},
+                      {"shard_bytes", writer.shard_bytes()}};
   return settings;
 }
 

@@ -20,11 +20,15 @@ namespace gptqb {
 std::filesystem::path save_folder(const SaveSettings& save, const Cell& cell,
                                   const std::filesystem::path& base);
 
-// Whether that folder is complete and holds this cell's checkpoint in the format asked for.
-bool is_saved(const SaveSettings& save, const Cell& cell, const std::filesystem::path& base);
+// Whether that folder is complete, opens as a model and holds this cell's checkpoint of the model
+// with fingerprint `source`, in the format and shard size asked for.
+bool is_saved(const SaveSettings& save, const Cell& cell, const std::filesystem::path& base,
+              const std::string& source);
 
 // What the folder says of its quantization, in both of its files, once all layers were added.
-nlohmann::ordered_json quantization_settings(const Cell& cell, const PackedFolderWriter& writer);
+// `source`: fingerprint of the model that was quantized.
+nlohmann::ordered_json quantization_settings(const Cell& cell, const PackedFolderWriter& writer,
+                                             const std::string& source);
 
 // Passes finished blocks to the writer, and on to `kept` where blocks are kept for resuming.
 class SavingStore : public ResumeStore {

@@ -226,7 +226,7 @@ class PlanRun {
     std::string reason = stale_reason(*old, now);
     if (reason.empty() && lacks_hessians(cell, *old)) reason = "its Hessians are not on disk";
     if (reason.empty() && options_.save && !cell.dense() && !cell.measures_kernels() &&
-        !is_saved(*options_.save, cell, options_.base))
+        !is_saved(*options_.save, cell, options_.base, now.inputs.model_fingerprint))
       reason = "its packed checkpoint is not in " +
                save_folder(*options_.save, cell, options_.base).string();
     if (reason.empty()) {

@@ -226,6 +226,33 @@ TEST_F(Save, AFolderThatIsGoneIsMadeAgainAndOthersAreLeftAlone) {
   EXPECT_TRUE(fs::exists(packed_ / "model.safetensors"));
 }
 
+// Two files of JSON are no checkpoint: what a kept cell needs is held against the weights, the
+// model that was quantized and the shards asked for.
+TEST_F(Save, ACellIsKeptOnlyWithTheFolderThatWasAskedFor) {
+  const std::string lines = "method: {name: rtn}\nquant: {bits: 4, group_size: 64}\n";
+  const auto again = [&](const std::string& more = "") {
+    const Outcome outcome = run("made", lines + save(more));
+    EXPECT_EQ(outcome.code, kExitOk) << outcome.err;
+    return outcome.err;
+  };
+  again();
+  const auto weights = packed_ / "model.safetensors";
+  fs::resize_file(weights, fs::file_size(weights) - 4);
+  EXPECT_THAT(again(), HasSubstr("its packed checkpoint is not in"));
+  fs::remove(weights);
+  EXPECT_THAT(again(), HasSubstr("its packed checkpoint is not in"));
+  EXPECT_TRUE(fs::exists(weights));
+  EXPECT_THAT(again(", shard_size: 0.0005"), HasSubstr("its packed checkpoint is not in"));
+  EXPECT_TRUE(fs::exists(packed_ / "model.safetensors.index.json"));
+  EXPECT_FALSE(fs::exists(weights));
+  EXPECT_THAT(again(", shard_size: 0.0005"), HasSubstr("kept from an earlier run"));
+  // Made from another model, under the same name.
+  json settings = parsed(packed_ / "quantize_config.json");
+  settings["meta"]["source"] = "another";
+  write_file_atomically(packed_ / "quantize_config.json", settings.dump());
+  EXPECT_THAT(again(", shard_size: 0.0005"), HasSubstr("its packed checkpoint is not in"));
+}
+
 // The defaults are those that the widest range of loaders runs: and each can be overridden.
 TEST_F(Save, OneCommandQuantizesAModel) {
   const auto quantize = [&](std::vector<std::string> more) {
