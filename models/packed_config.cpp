@@ -1,5 +1,7 @@
 #include "models/packed_config.h"
 
+#include <cctype>
+#include <limits>
 #include <regex>
 #include <utility>
 
@@ -29,7 +31,10 @@ int64_t whole(const ConfigReader& config, const char* key, const char* synonym, 
   for (const char* name : {key, synonym}) {
     if (name == nullptr || !config.has(name)) continue;
     const json& value = config.object().at(name);
-    if (!value.is_number_integer())
+    // As an unsigned number beyond int64 would come back negative.
+    const bool beyond = value.is_number_unsigned() &&
+                        value.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()};
+    if (!value.is_number_integer() || beyond)
       throw Error(config.where(),
                   std::string("expected a whole number as '") + name + "', got " + value.dump());
     return value.get<int64_t>();
@@ -74,6 +79,9 @@ void add_dynamic_rules(const nlohmann::ordered_json& dynamic, const std::string&
   for (const auto& [name, set] : dynamic.items()) {
     const bool dense = name.starts_with("-:");
     const std::string pattern = dense || name.starts_with("+:") ? name.substr(2) : name;
+    if (!set.is_object())
+      throw Error(where,
+                  "expected an object as rule '" + name + "' of 'dynamic', got " + set.dump());
     PackedRule rule{PackedRule::Match::kPattern, pattern, std::nullopt};
     if (!dense)
       rule.layer = gptq_layer(
@@ -90,6 +98,7 @@ PackedConfig read_gptq(const ConfigReader& config, const nlohmann::ordered_json&
   config.require("rotation", nullptr, "Rotated weights need rotated activations.");
   const PackedLayer base =
       gptq_layer(config, {.format = result.format, .bits = 0, .group_size = -1, .symmetric = true});
+  if (config.has("lm_head")) result.packed_head = config.flag("lm_head", false);
   if (in_order.contains("dynamic"))
     add_dynamic_rules(in_order.at("dynamic"), config.where(), base, result.rules);
   result.rules.push_back({PackedRule::Match::kAll, "", base});
@@ -110,6 +119,12 @@ PackedRule compressed_rule(const json& target, const std::string& where) {
   return {PackedRule::Match::kName, text, std::nullopt};
 }
 
+std::string lower_case(std::string text) {
+  for (char& letter : text)
+    letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  return text;
+}
+
 PackedLayer compressed_layer(const ConfigReader& group) {
   for (const char* key : {"input_activations", "output_activations"})
     group.require(key, nullptr, "This program does not compute quantized activations.");
@@ -122,14 +137,16 @@ PackedLayer compressed_layer(const ConfigReader& group) {
   PackedLayer layer{.format = PackedFormat::kCompressedTensors};
   layer.bits = weights->size("num_bits");
   layer.symmetric = weights->flag("symmetric", true);
-  const std::string strategy =
-      weights->text("strategy", weights->has("group_size") ? "group" : "channel");
+  // Where nothing names a strategy, -1 is a group of the whole row.
+  const bool grouped = weights->has("group_size") && whole(*weights, "group_size", nullptr, 0) > 0;
+  const std::string strategy = weights->text("strategy", grouped ? "group" : "channel");
   if (strategy == "group")
     layer.group_size = weights->size("group_size");
   else if (strategy != "channel")
     throw Error(weights->where(), "strategy: " + unknown_name(strategy, {"group", "channel"}));
   if (weights->has("actorder")) {
-    const json& order = weights->object().at("actorder");
+    json order = weights->object().at("actorder");
+    if (order.is_string()) order = lower_case(order.get<std::string>());
     layer.act_order = order == "group" || order == true;
     if (!layer.act_order && order != "static" && order != "weight" && order != false)
       throw Error(weights->where(),
@@ -141,7 +158,10 @@ PackedLayer compressed_layer(const ConfigReader& group) {
 
 PackedConfig read_compressed(const ConfigReader& config) {
   config.require("format", "pack-quantized", "Other formats store weights in another way.");
-  config.require("quantization_status", "compressed", "Only compressed folders hold codes.");
+  // "frozen" is what some versions leave in folders that do hold codes; without weight_packed
+  // tensors PackedLinears refuses them.
+  if (config.text("quantization_status", "compressed") != "frozen")
+    config.require("quantization_status", "compressed", "Only compressed folders hold codes.");
   config.require("kv_cache_scheme", nullptr, "This program does not quantize the cache.");
   for (const char* key : {"sparsity_config", "transform_config"})
     if (config.has(key) && !config.object().at(key).empty())
@@ -152,6 +172,9 @@ PackedConfig read_compressed(const ConfigReader& config) {
   result.where = config.where();
   result.format = PackedFormat::kCompressedTensors;
   result.labelled = true;
+  if (config.has("ignore") && !config.object().at("ignore").is_array())
+    throw Error(config.where(),
+                "expected a list as 'ignore', got " + config.object().at("ignore").dump());
   if (config.has("ignore"))
     for (const json& target : config.object().at("ignore"))
       result.rules.push_back(compressed_rule(target, config.where() + ", ignore"));
@@ -209,14 +232,27 @@ void check_agreement(const PackedConfig& a, const PackedConfig& b) {
       throw Error(b.where, "expected the " + what + " of " + a.where + ", " + of_a + ", got " +
                                of_b + ". Remove the file that is wrong");
   };
-  const auto& base_a = a.rules.back().layer;
-  const auto& base_b = b.rules.back().layer;
+  const auto word = [](bool value) { return value ? "true" : "false"; };
   if (a.labelled && b.labelled) differ("format", format_name(a.format), format_name(b.format));
-  if (!base_a || !base_b) return;
-  differ("bits", std::to_string(base_a->bits), std::to_string(base_b->bits));
-  differ("group size", std::to_string(base_a->group_size), std::to_string(base_b->group_size));
-  differ("sym", base_a->symmetric ? "true" : "false", base_b->symmetric ? "true" : "false");
-  differ("desc_act", base_a->act_order ? "true" : "false", base_b->act_order ? "true" : "false");
+  if (a.packed_head && b.packed_head) differ("lm_head", word(*a.packed_head), word(*b.packed_head));
+  differ("number of rules", std::to_string(a.rules.size()), std::to_string(b.rules.size()));
+  for (size_t i = 0; i < a.rules.size(); ++i) {
+    const PackedRule &rule_a = a.rules[i], &rule_b = b.rules[i];
+    const auto target = [](const PackedRule& rule) {
+      return rule.match == PackedRule::Match::kAll ? "all layers" : "'" + rule.text + "'";
+    };
+    const std::string of =
+        rule_a.match == PackedRule::Match::kAll ? "" : " of layers " + target(rule_a);
+    differ("rule " + std::to_string(i + 1), target(rule_a), target(rule_b));
+    differ("form" + of, rule_a.layer ? "packed" : "dense", rule_b.layer ? "packed" : "dense");
+    if (!rule_a.layer || !rule_b.layer) continue;
+    const PackedLayer &layer_a = *rule_a.layer, &layer_b = *rule_b.layer;
+    differ("bits" + of, std::to_string(layer_a.bits), std::to_string(layer_b.bits));
+    differ("group size" + of, std::to_string(layer_a.group_size),
+           std::to_string(layer_b.group_size));
+    differ("sym" + of, word(layer_a.symmetric), word(layer_b.symmetric));
+    differ("desc_act" + of, word(layer_a.act_order), word(layer_b.act_order));
+  }
 }
 
 bool fits(const PackedRule& rule, const std::string& layer) {
@@ -258,6 +294,7 @@ std::optional<PackedConfig> read_packed_config(const fs::path& folder, const Con
       continue;
     }
     check_agreement(*result, read);
+    if (!result->packed_head) result->packed_head = read.packed_head;
     result->labelled = result->labelled || read.labelled;
     if (read.labelled) result->format = read.format;
     result->file_names.insert(result->file_names.end(), read.file_names.begin(),

@@ -23,8 +23,9 @@ struct PackedRule {
 struct PackedConfig {
   std::string where;  // file and key, for messages
   PackedFormat format = PackedFormat::kGptq;
-  bool labelled = false;          // the folder names its format; else `format` is what that means
-  std::vector<PackedRule> rules;  // the first match wins
+  bool labelled = false;            // the folder names its format; else `format` is what that means
+  std::vector<PackedRule> rules;    // the first match wins
+  std::optional<bool> packed_head;  // `lm_head` of gptq: whether the head is packed too
   std::vector<std::string> file_names;  // base names of weight files that older writers chose
 
   // How `layer` (full name) is stored; empty: dense, by a rule or because none is about it.

@@ -90,10 +90,12 @@ void PackedLinears::choose_zero_points(const std::string& checkpoint_format) {
   const bool labelled = config_ && config_->labelled;
   format_ = labelled ? config_->format : PackedFormat::kGptq;
   if (const auto by_values = format_by_values()) {
-    if (labelled && *by_values != format_)
+    if (labelled && *by_values != format_) {
+      wrong_label_ = format_;
       notes_.push_back(folder + " is labelled " + format_name(format_) +
                        ", but its symmetric zero points are stored as in " +
                        format_name(*by_values) + ": read as " + format_name(*by_values));
+    }
     format_ = *by_values;
   } else if (!labelled) {
     notes_.push_back(folder +

@@ -50,6 +50,8 @@ class PackedLinears {
   // What the layer's packed tensors take in the files.
   int64_t stored_bytes(const std::string& layer) const;
 
+  // The folder's label, where its zero points say that it is wrong: other readers trust it.
+  std::optional<PackedFormat> wrong_label() const { return wrong_label_; }
   // What a reader of results must know of how the folder was read.
   const std::vector<std::string>& notes() const { return notes_; }
 
@@ -65,6 +67,7 @@ class PackedLinears {
   TensorReader tensors_;
   std::optional<PackedConfig> config_;
   PackedFormat format_ = PackedFormat::kGptq;
+  std::optional<PackedFormat> wrong_label_;
   std::set<std::string> layers_;
   std::vector<std::string> notes_;
 };

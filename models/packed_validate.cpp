@@ -1,6 +1,7 @@
 #include "models/packed_validate.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 
 #include "common/error.h"
@@ -13,11 +14,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Least cosine between the weights of a layer and the dense ones. Rounded to 2 bits by the largest
+// weight of a row, normal numbers have 0.77; unrelated matrices have about 0.
+constexpr double kSameModel = 0.3;
+
 class Validation {
  public:
   Validation(fs::path folder, std::string checkpoint_format, const fs::path& dense)
       : folder_(std::move(folder)), checkpoint_format_(std::move(checkpoint_format)) {
-    if (!dense.empty()) dense_.emplace(dense);
+    // As a model: its tensors have the names and layout that the packed model's have.
+    if (!dense.empty()) dense_ = open_model(dense_folder_ = dense, {.dtype = "float32"});
   }
 
   PackedReport run() {
@@ -33,6 +39,7 @@ class Validation {
       return std::move(report_);
     }
     report_.notes = packed_->notes();
+    check_settings();
     // As a model: tensors that are missing, or too many, or of other shapes than config.json asks.
     attempt([&] {
       for (const std::string& note :
@@ -41,6 +48,9 @@ class Validation {
           report_.notes.push_back(note);
     });
     for (const std::string& name : packed_->names()) check_layer(name);
+    if (dense_ && compared_ == 0)
+      add("expected linears that " + dense_folder_.string() +
+          " has too, got none: nothing was compared. Give the folder that this one was made from");
     return std::move(report_);
   }
 
@@ -64,6 +74,21 @@ class Validation {
 
   std::optional<PackedConfig> read_config() const {
     return read_packed_config(folder_, ConfigReader(folder_ / "config.json"));
+  }
+
+  // What the settings say of the whole folder, against what it holds.
+  void check_settings() {
+    if (const auto label = packed_->wrong_label())
+      add(std::string("expected zero points as its label ") + format_name(*label) +
+          " says, got those of the other convention: other readers answer nonsense. gptq-bench "
+          "convert " +
+          folder_.string() + " --format " + format_name(*label) + " --out DIR writes it right");
+    if (!*config_ || !(*config_)->packed_head) return;
+    const bool said = *(*config_)->packed_head, is = packed_->has("lm_head");
+    if (said != is)
+      add_at((*config_)->where, std::string("expected lm_head: ") + (is ? "true" : "false") +
+                                    ", for the folder's head is " + (is ? "packed" : "dense") +
+                                    ", got " + (said ? "true" : "false"));
   }
 
   void check_dense_tensors() {
@@ -100,8 +125,9 @@ class Validation {
       add_at(where, "expected zero points of " + std::to_string(middle) +
                         ", for the configuration says sym, got others. Zero points of the other "
                         "convention, or sym: false");
+    // A layer of zeros has the zero points as codes.
     if (linear.codes.max().item<int64_t>() == linear.codes.min().item<int64_t>() &&
-        linear.codes.numel() > 1)
+        linear.codes.numel() > 1 && linear.dequantize(at::kFloat).ne(0).any().item<bool>())
       add_at(where, "expected codes that differ, got " +
                         std::to_string(linear.codes.max().item<int64_t>()) +
                         " everywhere: the writer packed none");
@@ -126,48 +152,71 @@ class Validation {
              "nonsense");
   }
 
+  // The dense weight of a layer, which the packed files may name with or without the prefix of the
+  // model ("h.0.attn" for "transformer.h.0.attn"); undefined if there is none.
+  at::Tensor dense_weight(const std::string& layer) const {
+    const std::string name = layer + ".weight";
+    const auto ends_with_name = [](const std::string& longer, const std::string& end) {
+      return longer == end || longer.ends_with("." + end);
+    };
+    for (const std::string& other : dense_->tensor_names())
+      if (ends_with_name(other, name) || ends_with_name(name, other)) return dense_->tensor(other);
+    return {};
+  }
+
   void compare(const std::string& name, const QuantizedLinear& linear) {
-    const std::string weight = name + ".weight";
-    if (!dense_->has(weight)) {
-      report_.notes.push_back(dense_->folder().string() + " has no " + weight + ": not compared");
+    const at::Tensor dense = dense_weight(name);
+    if (!dense.defined()) {
+      report_.notes.push_back(dense_folder_.string() + " has no " + name + ".weight: not compared");
       return;
     }
-    const at::Tensor dense = dense_->view(weight).to(at::kFloat);
     const std::string where = folder_.string() + ", " + name;
     const at::Tensor weights = linear.dequantize(at::kFloat);
     if (dense.sizes() != weights.sizes())
       return add_at(where, "expected the shape of the dense weight, " +
                                shape_text(dense.sizes().vec()) + ", got " +
                                shape_text(weights.sizes().vec()));
-    const auto distance = [&](double moved) {
-      const at::Tensor scale = QuantizedLinear{.codes = at::ones_like(linear.codes),
-                                               .scales = linear.scales,
-                                               .zeros = at::zeros_like(linear.zeros),
-                                               .levels = {},
-                                               .group_of_input = linear.group_of_input,
-                                               .bits = linear.bits,
-                                               .group_size = linear.group_size}
-                                   .dequantize(at::kFloat);
-      return (weights - moved * scale - dense).norm().item<double>();
+    ++compared_;
+    if (dense.norm().item<double>() == 0) {
+      if (weights.ne(0).any().item<bool>())
+        add_at(where,
+               "expected zeros, as all dense weights are, got others: another model's, or "
+               "damaged");
+      return;
+    }
+    // Of directions and not of distances: with 2 bits a sound layer may be further away than zeros.
+    const auto cosine = [&](const at::Tensor& of) {
+      const double norms = of.norm().item<double>() * dense.norm().item<double>();
+      return norms > 0 ? (of * dense).sum(at::kDouble).item<double>() / norms : 0;
     };
-    const double own = distance(0), norm = dense.norm().item<double>();
-    for (const int step : {1, -1})
-      if (const double moved = distance(step); moved < own && moved < norm)
+    const at::Tensor step = QuantizedLinear{.codes = at::ones_like(linear.codes),
+                                            .scales = linear.scales,
+                                            .zeros = at::zeros_like(linear.zeros),
+                                            .levels = {},
+                                            .group_of_input = linear.group_of_input,
+                                            .bits = linear.bits,
+                                            .group_size = linear.group_size}
+                                .dequantize(at::kFloat);
+    const double own = cosine(weights);
+    for (const int sign : {1, -1})
+      if (const double moved = cosine(weights - sign * step); moved > own && moved >= kSameModel)
         return add_at(where,
                       std::string("expected zero points near the dense weights, got ones that fit "
                                   "better when ") +
-                          (step > 0 ? "1 is added: stored less 1 (gptq), read as they are"
+                          (sign > 0 ? "1 is added: stored less 1 (gptq), read as they are"
                                     : "1 is taken away: stored as they are (gptq_v2), read as less "
                                       "1") +
                           ". Set model.checkpoint_format, or convert the folder");
-    if (!(own < norm))
-      add_at(where, "expected weights nearer to the dense ones than zeros are, got a distance of " +
-                        number_text(own / norm) + " of their size: another model's, or damaged");
+    if (own < kSameModel)
+      add_at(where, "expected weights of the direction of the dense ones, got a cosine of " +
+                        number_text(own) + ": another model's, or damaged");
   }
 
   fs::path folder_;
   std::string checkpoint_format_;
-  std::optional<TensorReader> dense_;
+  fs::path dense_folder_;
+  std::unique_ptr<CausalLm> dense_;
+  int64_t compared_ = 0;
   std::optional<std::optional<PackedConfig>> config_;
   std::optional<TensorReader> tensors_;
   std::optional<PackedLinears> packed_;

@@ -16,9 +16,9 @@ struct PackedReport {
 // Every shard, tensor, shape, dtype, code, zero point, scale and index; that configuration files
 // agree with each other and with the tensors; that dense tensors are finite. One fault does not
 // hide the next. `checkpoint_format` as in ModelOptions. `dense`: the folder it was made from;
-// empty: not compared. With it each layer's weights are held against the dense ones: what is
-// further away than zeros would be is another model's, and zero points that fit better when all are
-// moved by one are of the other convention. Throws Error only if `dense` cannot be read.
+// empty: not compared. With it each layer's weights are held against the dense ones: what has
+// another direction is another model's, and zero points that fit better when all are moved by one
+// are of the other convention. Throws Error only if `dense` cannot be read.
 PackedReport validate_packed(const std::filesystem::path& folder,
                              const std::string& checkpoint_format = "auto",
                              const std::filesystem::path& dense = {});

@@ -159,6 +159,19 @@ TEST(PackedModel, TensorsThatAreMissingAreNamed) {
               HasSubstr("the checkpoint lacks: model.layers.0.mlp.up_proj.g_idx"));
 }
 
+// As versions of compressed-tensors in the wild write the same.
+TEST(PackedModel, OtherSpellingsOfCompressedTensorsAreRead) {
+  PackedModel ordered(Kind::kCompressed, {.group_size = 16, .act_order = true});
+  ordered.settings()["quantization_status"] = "frozen";
+  ordered.settings()["config_groups"]["group_0"]["weights"]["actorder"] = "GROUP";
+  EXPECT_TRUE(ordered.matches(*ordered.open()));
+  PackedModel rows(Kind::kCompressed, {.group_size = -1, .symmetric = true});
+  auto& weights = rows.settings()["config_groups"]["group_0"]["weights"];
+  weights.erase("strategy");
+  weights["group_size"] = -1;
+  EXPECT_TRUE(rows.matches(*rows.open()));
+}
+
 TEST(PackedModel, WhatIsNotReadIsRefused) {
   const auto with = [](const char* key, const json& value) {
     PackedModel model(Kind::kV1);
@@ -172,6 +185,13 @@ TEST(PackedModel, WhatIsNotReadIsRefused) {
   EXPECT_THAT(with("pack_dtype", "int64"), HasSubstr("'pack_dtype'"));
   EXPECT_THAT(with("bits", 5), HasSubstr("expected 2, 3, 4 or 8 bits, got 5"));
   EXPECT_THAT(with("bits", 8), HasSubstr("Bits or group size"));
+  EXPECT_THAT(with("bits", uint64_t{1} << 63),
+              HasSubstr("expected a whole number as 'bits', got 9223372036854775808"));
+  EXPECT_THAT(with("dynamic", {{"+:.*up_proj", 5}}),
+              HasSubstr("expected an object as rule '+:.*up_proj' of 'dynamic', got 5"));
+  PackedModel ignoring(Kind::kCompressed);
+  ignoring.settings()["ignore"] = "lm_head";
+  EXPECT_THAT(ignoring.open_error(), HasSubstr("expected a list as 'ignore', got \"lm_head\""));
   PackedModel compressed(Kind::kCompressed);
   compressed.settings()["config_groups"]["group_0"]["input_activations"] = {{"num_bits", 8}};
   EXPECT_THAT(compressed.open_error(), HasSubstr("quantized activations"));

@@ -103,6 +103,34 @@ TEST(PackedValidate, EachPlantedFaultIsFound) {
          m.settings()["dynamic"] = {{"-:.*up_proj", nlohmann::json::object()}};
        },
        "expected a dense weight"},
+      {"a label that symmetric zero points deny",
+       [&](PackedModel& m) { m.settings()["checkpoint_format"] = "gptq"; },
+       "expected zero points as its label gptq says"},
+      {"a head that is not packed", [&](PackedModel& m) { m.settings()["lm_head"] = true; },
+       "expected lm_head: false, for the folder's head is dense, got true"},
+      {"heads that contradict each other",
+       [&](PackedModel& m) {
+         nlohmann::json other = m.settings();
+         m.settings()["lm_head"] = false;
+         other["lm_head"] = true;
+         write_text(m.packed().path() / "quantize_config.json", other.dump());
+       },
+       "expected the lm_head of"},
+      {"a rule that one file lacks",
+       [&](PackedModel& m) {
+         nlohmann::json other = m.settings();
+         other["dynamic"] = {{".*nothing", {{"bits", 8}}}};
+         write_text(m.packed().path() / "quantize_config.json", other.dump());
+       },
+       "expected the number of rules of"},
+      {"rules of other bits",
+       [&](PackedModel& m) {
+         nlohmann::json other = m.settings();
+         other["dynamic"] = {{".*nothing", {{"bits", 8}}}};
+         m.settings()["dynamic"] = {{".*nothing", {{"bits", 2}}}};
+         write_text(m.packed().path() / "quantize_config.json", other.dump());
+       },
+       "expected the bits of layers '.*nothing' of"},
       {"two files that contradict each other",
        [&](PackedModel& m) {
          nlohmann::json other = m.settings();
@@ -169,6 +197,50 @@ TEST(PackedValidate, AnotherModelsWeightsAreFoundByTheDenseModel) {
   model.dense().write();
   EXPECT_THAT(validated(model, model.dense().path()).faults,
               ElementsAre(AllOf(HasSubstr(kLayer), HasSubstr("another model's, or damaged"))));
+}
+
+// A comparison of nothing finds nothing: that is no "no fault".
+TEST(PackedValidate, ADenseModelWithoutTheLayersIsAFault) {
+  PackedModel model(Kind::kV2);
+  EditedModel other("opt_pre_norm");
+  other.write();
+  EXPECT_THAT(validated(model, other.path()).faults,
+              ElementsAre(HasSubstr("nothing was compared")));
+}
+
+// Folders without the model's prefix are opened, and so compared.
+TEST(PackedValidate, DenseNamesWithoutThePrefixAreCompared) {
+  PackedModel model(Kind::kV2);
+  std::map<std::string, at::Tensor> bare;
+  for (const auto& [name, tensor] : model.dense().tensors)
+    bare[name.starts_with("model.") ? name.substr(6) : name] = tensor;
+  model.dense().tensors = bare;
+  model.dense().write();
+  const PackedReport report = validated(model, model.dense().path());
+  EXPECT_THAT(report.faults, IsEmpty());
+  EXPECT_THAT(report.notes, IsEmpty());
+}
+
+// Rounded to 2 bits with the scale of the largest weight, most weights are 0 or twice what they
+// were: further away than zeros, and sound.
+TEST(PackedValidate, SoundLayersOfTwoBitsPass) {
+  PackedModel model(Kind::kV2, {.bits = 2, .group_size = 16, .symmetric = true});
+  for (auto& [name, tensor] : model.dense().tensors)
+    if (name.find("_proj.weight") != std::string::npos) tensor.mul_(0.4);
+  model.dense().write();
+  EXPECT_THAT(validated(model, model.dense().path()).faults, IsEmpty());
+}
+
+// Pruned or unused layers are all zeros, and so are their packed ones.
+TEST(PackedValidate, LayersOfZerosPass) {
+  PackedModel model(Kind::kV2);
+  model.tensors().at(kLayer + ".qweight").fill_(static_cast<int32_t>(0x88888888));
+  model.dense().tensors.at(kLayer + ".weight").zero_();
+  model.dense().write();
+  EXPECT_THAT(validated(model, model.dense().path()).faults, IsEmpty());
+  model.tensors().at(kLayer + ".qweight")[0][0] = 0;
+  EXPECT_THAT(validated(model, model.dense().path()).faults,
+              ElementsAre(AllOf(HasSubstr(kLayer), HasSubstr("expected zeros"))));
 }
 
 }  // namespace
