@@ -40,6 +40,7 @@ void append_products(std::vector<KeySpec>& table) {
   KeySpec shard = plain("save.shard_size", KeyType::kFloat, Scope::kProduct, "5", "GB a file");
   shard.default_value = 5.0;
   shard.range.min = std::numeric_limits<double>::min();
+  shard.range.max = 1e6;  // a petabyte: no file is larger, and its bytes fit in 64 bits
   table.push_back(shard);
 }
 

@@ -372,6 +372,7 @@ TEST_F(Save, WhatCannotBeWrittenIsRefusedBeforeAnyWork) {
               HasSubstr("expected quant.scale_dtype: float16"));
   EXPECT_THAT(refusal(rtn + "quant: {bits: ternary}\n"), HasSubstr("got ternary"));
   EXPECT_THAT(refusal(rtn + "quant: {head: 8}\n"), HasSubstr("quant.head: none"));
+  EXPECT_THAT(refusal(rtn, ", shard_size: 1e30"), HasSubstr("save.shard_size"));
   EXPECT_THAT(refusal("method: {name: awq}\n"), HasSubstr("got awq"));
   EXPECT_THAT(refusal("method: {name: none}\n"), HasSubstr("got no cell to save"));
 }
