@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
+#include "common/atomic_file.h"
 #include "common/error.h"
 #include "models/packed_folder_writer.h"
 #include "models/packed_linears.h"
@@ -27,6 +29,35 @@ PackedLayer most_common(const std::map<std::string, PackedLayer>& layers) {
                             return counts[key(a.second)] < counts[key(b.second)];
                           })
       ->second;
+}
+
+// All that the folder says of its quantization, in the order of its files.
+Json own_words(const std::filesystem::path& folder) {
+  Json said = Json::object();
+  const auto add = [&](const Json& more) {
+    for (const auto& [key, value] : more.items())
+      if (!said.contains(key)) said[key] = value;
+  };
+  const Json config = Json::parse(read_file(folder / "config.json"));
+  const auto section = config.find("quantization_config");
+  if (section != config.end() && section->is_object()) add(*section);
+  for (const char* name : {"quantize_config.json", "quant_config.json"})
+    if (std::filesystem::exists(folder / name)) add(Json::parse(read_file(folder / name)));
+  return said;
+}
+
+// What is the same in every format: which settings the layers were quantized with.
+Json settings_of_layers(const std::map<std::string, PackedLayer>& layers,
+                        const PackedFolderWriter& writer) {
+  const PackedLayer base = most_common(layers);
+  Json settings = {{"bits", base.bits},
+                   {"group_size", base.group_size},
+                   {"sym", base.symmetric},
+                   {"desc_act", writer.has_group_index()},
+                   {"lm_head", false}};
+  if (Json rules = packed_rules(base, layers, writer.dense_layers()); !rules.empty())
+    settings["dynamic"] = std::move(rules);
+  return settings;
 }
 
 }  // namespace
@@ -55,21 +86,25 @@ int64_t convert_packed(const std::filesystem::path& folder, const std::string& c
     layer.symmetric = linear.zeros.eq(int64_t{1} << (layer.bits - 1)).all().item<bool>();
     layers[name] = layer;
   }
-  const PackedLayer base = most_common(layers);
-  Json settings = {{"quant_method", "gptq"},
-                   {"bits", base.bits},
-                   {"group_size", base.group_size},
-                   {"sym", base.symmetric},
-                   {"desc_act", writer.has_group_index()},
-                   {"lm_head", false},
-                   {"checkpoint_format", format_name(format)},
-                   {"format", format_name(format)},
-                   {"pack_dtype", "int32"}};
-  if (Json rules = packed_rules(base, layers, writer.dense_layers()); !rules.empty())
-    settings["dynamic"] = std::move(rules);
-  settings["meta"] = {{"quantizer", {producer(version)}},
-                      {"converted_from", folder.filename().string()}};
-  writer.complete(*model, settings);
+  // A gptq folder's own settings stay: readers of the one are readers of the other.
+  const bool keeps = config && config->format != PackedFormat::kCompressedTensors;
+  Json settings = keeps ? own_words(folder) : settings_of_layers(layers, writer);
+  for (const char* stale : {"method", "model_file_base_name", "model_basename"})
+    settings.erase(stale);
+  settings["quant_method"] = "gptq";
+  if (writer.has_group_index()) settings["desc_act"] = true;
+  settings["checkpoint_format"] = format_name(format);
+  settings["format"] = format_name(format);
+  settings["pack_dtype"] = "int32";
+  Json& meta = settings["meta"];
+  if (!meta.is_object()) meta = Json::object();
+  if (meta.contains("quantizer")) meta["quantized_by"] = meta.at("quantizer");
+  meta["quantizer"] = Json::array({producer(version)});
+  meta["converted_from"] = folder.filename().string();
+  std::set<std::string> packed_tensors;
+  for (const std::string& name : packed.names())
+    for (std::string& tensor : packed.tensors_of(name)) packed_tensors.insert(std::move(tensor));
+  writer.complete(tensors, packed_tensors, settings);
   writer.publish();
   return static_cast<int64_t>(layers.size());
 }

@@ -135,10 +135,16 @@ void PackedFolderWriter::complete(CausalLm& model, const Json& quantization) {
   const std::lock_guard lock(mutex_);
   const BusyTime busy(busy_seconds_);
   write_dense(model);
-  shards_->finish();
-  // Last, for it makes a folder a model: without it nobody loads what is not complete.
-  write_config(model, quantization);
-  flush_folder(temporary());
+  finish(dtype_word(model.dtype()), quantization);
+}
+
+void PackedFolderWriter::complete(const TensorReader& dense, const std::set<std::string>& left_out,
+                                  const Json& quantization) {
+  const std::lock_guard lock(mutex_);
+  const BusyTime busy(busy_seconds_);
+  for (const std::string& name : dense.names())
+    if (!left_out.contains(name)) shards_->add({{name, dense.view(name)}});
+  finish(std::nullopt, quantization);
 }
 
 void PackedFolderWriter::write_dense(CausalLm& model) {
@@ -152,17 +158,20 @@ void PackedFolderWriter::write_dense(CausalLm& model) {
   }
 }
 
-void PackedFolderWriter::write_config(const CausalLm& model, const Json& quantization) const {
+void PackedFolderWriter::finish(const std::optional<std::string>& dtype, const Json& quantization) {
+  shards_->finish();
   Json config = options_.config;
   if (!options_.source.empty()) {
     const fs::path path = options_.source / "config.json";
     config = Json::parse(read_file(path));
   }
   const bool older = config.contains("torch_dtype") && !config.contains("dtype");
-  config[older ? "torch_dtype" : "dtype"] = dtype_word(model.dtype());
+  if (dtype) config[older ? "torch_dtype" : "dtype"] = *dtype;
   config["quantization_config"] = quantization;
   write_file_atomically(temporary() / "quantize_config.json", quantization.dump(2) + "\n");
+  // Last: without it nobody loads what is not complete.
   write_file_atomically(temporary() / "config.json", config.dump(2) + "\n");
+  flush_folder(temporary());
 }
 
 void PackedFolderWriter::copy_other_files() const {

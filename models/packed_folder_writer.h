@@ -10,11 +10,13 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "methods/quantized_linear.h"
 #include "models/causal_lm.h"
+#include "models/checkpoint.h"
 #include "models/claimed_folder.h"
 #include "models/packed_layer.h"
 #include "models/replace_folder.h"
@@ -50,6 +52,10 @@ class PackedFolderWriter {
   // and config.json with `quantization` as quantization_config. The folder can be read then, under
   // its temporary name.
   void complete(CausalLm& model, const nlohmann::ordered_json& quantization);
+  // The same with the bytes of `dense` in place of a model's tensors, those in `left_out` apart,
+  // and the dtype that config.json names left as it is.
+  void complete(const TensorReader& dense, const std::set<std::string>& left_out,
+                const nlohmann::ordered_json& quantization);
   // Gives the complete folder its name, in place of an older one that this program wrote: at no
   // moment is there half of one, or, where names can be exchanged, none. Throws Error; the complete
   // folder stays under its temporary name then, and the message says so.
@@ -71,7 +77,9 @@ class PackedFolderWriter {
  private:
   std::vector<std::string> names(bool packed) const;
   void write_dense(CausalLm& model);
-  void write_config(const CausalLm& model, const nlohmann::ordered_json& quantization) const;
+  // Shards and then the settings: config.json last, for it makes a folder a model. `dtype` empty:
+  // as config.json has it.
+  void finish(const std::optional<std::string>& dtype, const nlohmann::ordered_json& quantization);
   void copy_other_files() const;
   void check_replaceable() const;
 

@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Least cosine between the weights of a layer and the dense ones. Rounded to 2 bits by the largest
-// weight of a row, normal numbers have 0.77; unrelated matrices have about 0.
+// weight of a row, normal numbers have about 0.8; unrelated matrices have about 0.
 constexpr double kSameModel = 0.3;
 
 class Validation {

@@ -252,5 +252,43 @@ TEST_F(WriterOfPackedFolders, ConvertingChangesZeroPointsAlone) {
   EXPECT_FALSE(fs::exists(path_));
 }
 
+// Whatever dtype config.json asks for: dense tensors are those of the source, and so are its words.
+TEST_F(WriterOfPackedFolders, ConvertingKeepsDenseTensorsAndSettings) {
+  PackedModel model(Kind::kV1, {.group_size = 16, .symmetric = true});
+  model.pack("model.layers.1.mlp.up_proj.weight", {.bits = 8, .group_size = 16, .symmetric = true});
+  model.packed().config.erase("dtype");
+  model.packed().config["torch_dtype"] = "bfloat16";
+  for (const char* name : {"model.norm.weight", "model.embed_tokens.weight"})
+    model.tensors().at(name) = (model.tensors().at(name) + 1e-3).to(at::kHalf);
+  auto& settings = model.settings();
+  settings["static_groups"] = true;
+  settings["true_sequential"] = false;
+  settings["damp_percent"] = 0.05;
+  settings["model_file_base_name"] = "model";
+  settings["dynamic"] = {{"+:.*layers\\.1\\.mlp\\.up_proj", {{"bits", 8}}}};
+  settings["meta"] = {{"quantizer", {"gptqmodel:1.4"}}, {"mse", 2.4}};
+  model.packed().write();
+  convert_packed(model.packed().path(), "auto", path_, PackedFormat::kGptqV2, "0");
+  const TensorReader reader(path_);
+  for (const auto& [name, tensor] : model.tensors())
+    if (!name.ends_with("qzeros")) {
+      EXPECT_TRUE(same_tensor(reader.view(name), tensor)) << name;
+    }
+  nlohmann::json config = ConfigReader(path_ / "config.json").object();
+  nlohmann::json wanted = settings;
+  wanted.erase("model_file_base_name");
+  wanted["checkpoint_format"] = wanted["format"] = "gptq_v2";
+  wanted["pack_dtype"] = "int32";
+  wanted["meta"] = {{"quantizer", {producer("0")}},
+                    {"quantized_by", {"gptqmodel:1.4"}},
+                    {"mse", 2.4},
+                    {"converted_from", model.packed().path().filename().string()}};
+  EXPECT_EQ(config.at("quantization_config"), wanted);
+  EXPECT_EQ(ConfigReader(path_ / "quantize_config.json").object(), wanted);
+  config["quantization_config"] = settings;
+  EXPECT_EQ(config, model.packed().config);
+  EXPECT_NO_THROW(open_model(path_, {.dtype = "float32"}));
+}
+
 }  // namespace
 }  // namespace gptqb::test
