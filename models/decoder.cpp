@@ -323,12 +323,25 @@ at::Tensor Decoder::linear(const std::string& name, const at::Tensor& x) const {
 }
 
 at::Tensor Decoder::linear_relu(const std::string& name, const at::Tensor& x) const {
+  return linear_activated(name, x, /*gelu=*/false);
+}
+
+at::Tensor Decoder::linear_gelu(const std::string& name, const at::Tensor& x) const {
+  return linear_activated(name, x, /*gelu=*/true);
+}
+
+at::Tensor Decoder::linear_activated(const std::string& name, const at::Tensor& x,
+                                     bool gelu) const {
   const at::Tensor& bias = block_tensor(name + ".bias");
-  if (!x.is_cuda() || !bias.defined() || block_int8_.contains(name)) return linear(name, x).relu_();
+  if (!x.is_cuda() || !bias.defined() || block_int8_.contains(name)) {
+    const at::Tensor inner = linear(name, x);
+    return gelu ? at::gelu(inner, "tanh") : inner.relu_();
+  }
   const at::Tensor& weight = block_tensor(name + ".weight");
   auto shape = x.sizes().vec();
   shape.back() = weight.size(0);
-  return at::_addmm_activation(bias, x.reshape({-1, weight.size(1)}), weight.t()).view(shape);
+  return at::_addmm_activation(bias, x.reshape({-1, weight.size(1)}), weight.t(), 1, 1, gelu)
+      .view(shape);
 }
 
 at::Tensor Decoder::checked_ids(const at::Tensor& ids) const {

@@ -106,8 +106,11 @@ class Decoder : public CausalLm {
   at::Tensor linear(const std::string& name, const at::Tensor& x) const;
   // relu(linear(name, x)): on a GPU with a bias, from the product's registers.
   at::Tensor linear_relu(const std::string& name, const at::Tensor& x) const;
+  // The same with GELU by tanh, of float32 sums.
+  at::Tensor linear_gelu(const std::string& name, const at::Tensor& x) const;
 
  private:
+  at::Tensor linear_activated(const std::string& name, const at::Tensor& x, bool gelu) const;
   void check_tied_head() const;
   // (name within the block, full name) of each tensor of a block.
   std::vector<std::pair<std::string, std::string>> names_of_block(int64_t block) const;

@@ -17,8 +17,9 @@ class FusedAlibi {
   static bool takes(at::ScalarType dtype, int64_t head_dim, int64_t max_positions);
 
   // Features of a token that it holds beside what it is given and what it returns.
-  static int64_t features_held(int64_t heads, int64_t head_dim) {
-    return 2 * heads * (head_dim + AlibiColumns::kUsed);
+  static int64_t features_held(int64_t heads, int64_t head_dim,
+                               int64_t columns = AlibiColumns::kUsed) {
+    return 2 * heads * (head_dim + columns);
   }
 
   // `columns`: how much longer queries and keys become, a multiple of 8.
