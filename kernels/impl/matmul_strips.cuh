@@ -17,6 +17,7 @@
 #include "kernels/device/half_vector.cuh"
 #include "kernels/device/hopper.cuh"
 #include "kernels/device/tile_codes.cuh"
+#include "kernels/impl/by_format.h"
 #include "kernels/launch_early.h"
 #include "kernels/matmul_strips.h"
 #include "kernels/tensor_map.h"
@@ -606,16 +607,9 @@ void launch_kernel(const StripsLaunch& launch, cudaStream_t stream) {
 
 template <int kBits, int kEights, int kWarps>
 void launch_span(const StripsLaunch& launch, cudaStream_t stream) {
-  switch (launch.arguments.weight.shape.scale_span) {
-    case 16:
-      return launch_kernel<kBits, kEights, 16, kWarps>(launch, stream);
-    case 32:
-      return launch_kernel<kBits, kEights, 32, kWarps>(launch, stream);
-    case 64:
-      return launch_kernel<kBits, kEights, 64, kWarps>(launch, stream);
-    default:
-      return launch_kernel<kBits, kEights, 128, kWarps>(launch, stream);
-  }
+  by_span(launch.arguments.weight.shape.scale_span, [&](auto span) {
+    launch_kernel<kBits, kEights, decltype(span)::value, kWarps>(launch, stream);
+  });
 }
 
 }  // namespace strips

@@ -1,5 +1,6 @@
 #include "kernels/cuda_check.h"
 #include "kernels/device/half_vector.cuh"
+#include "kernels/impl/by_format.h"
 #include "kernels/launch_early.h"
 #include "kernels/matmul.h"
 #include "kernels/matmul_limits.h"
@@ -91,16 +92,8 @@ class StripsCuda : public LimitedKernel {
                                           cuda_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin))};
     if (launch.plan.stages < 1)
       throw Error("kernel cuda_strips", "expected more shared memory than this device has");
-    switch (arguments.weight.shape.bits) {
-      case 2:
-        return launch_strips<2>(launch, stream);
-      case 3:
-        return launch_strips<3>(launch, stream);
-      case 4:
-        return launch_strips<4>(launch, stream);
-      default:
-        return launch_strips<8>(launch, stream);
-    }
+    by_bits(arguments.weight.shape.bits,
+            [&](auto bits) { launch_strips<decltype(bits)::value>(launch, stream); });
   }
 };
 

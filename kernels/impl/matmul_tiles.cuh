@@ -14,6 +14,7 @@
 
 #include "kernels/device/half_vector.cuh"
 #include "kernels/device/tile_codes.cuh"
+#include "kernels/impl/by_format.h"
 #include "kernels/launch_early.h"
 #include "kernels/matmul_tiles.h"
 #include "kernels/tile_layout.h"
@@ -439,16 +440,8 @@ void launch_kernel(const TilesLaunch& launch, cudaStream_t stream) {
 
 template <int kBits, int kEights>
 void launch_eights(const TilesLaunch& launch, cudaStream_t stream) {
-  switch (launch.arguments.weight.shape.scale_span) {
-    case 16:
-      return launch_kernel<kBits, kEights, 16>(launch, stream);
-    case 32:
-      return launch_kernel<kBits, kEights, 32>(launch, stream);
-    case 64:
-      return launch_kernel<kBits, kEights, 64>(launch, stream);
-    default:
-      return launch_kernel<kBits, kEights, 128>(launch, stream);
-  }
+  by_span(launch.arguments.weight.shape.scale_span,
+          [&](auto span) { launch_kernel<kBits, kEights, decltype(span)::value>(launch, stream); });
 }
 
 }  // namespace tiles

@@ -1,4 +1,5 @@
 #include "kernels/cuda_check.h"
+#include "kernels/impl/by_format.h"
 #include "kernels/matmul.h"
 #include "kernels/matmul_limits.h"
 #include "kernels/matmul_tiles.h"
@@ -26,16 +27,8 @@ class TilesCuda : public LimitedKernel {
                                         cuda_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin))};
     if (!launch.plan.fits)
       throw Error("kernel cuda_tiles", "expected more shared memory than this device has");
-    switch (arguments.weight.shape.bits) {
-      case 2:
-        return launch_tiles<2>(launch, stream);
-      case 3:
-        return launch_tiles<3>(launch, stream);
-      case 4:
-        return launch_tiles<4>(launch, stream);
-      default:
-        return launch_tiles<8>(launch, stream);
-    }
+    by_bits(arguments.weight.shape.bits,
+            [&](auto bits) { launch_tiles<decltype(bits)::value>(launch, stream); });
   }
 };
 

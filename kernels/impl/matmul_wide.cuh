@@ -10,6 +10,7 @@
 #include "kernels/device/hopper.cuh"
 #include "kernels/device/tile_codes.cuh"
 #include "kernels/device/wgmma.cuh"
+#include "kernels/impl/by_format.h"
 #include "kernels/launch_early.h"
 #include "kernels/matmul_wide.h"
 #include "kernels/tensor_map.h"
@@ -339,16 +340,9 @@ void launch_kernel(const WideLaunch& launch, const void* x, int64_t columns, cud
 
 template <int kBits, int kTokens, bool kFloat16>
 void launch_span(const WideLaunch& launch, const void* x, int64_t columns, cudaStream_t stream) {
-  switch (launch.arguments.weight.shape.scale_span) {
-    case 16:
-      return launch_kernel<kBits, kTokens, 16, kFloat16>(launch, x, columns, stream);
-    case 32:
-      return launch_kernel<kBits, kTokens, 32, kFloat16>(launch, x, columns, stream);
-    case 64:
-      return launch_kernel<kBits, kTokens, 64, kFloat16>(launch, x, columns, stream);
-    default:
-      return launch_kernel<kBits, kTokens, 128, kFloat16>(launch, x, columns, stream);
-  }
+  by_span(launch.arguments.weight.shape.scale_span, [&](auto span) {
+    launch_kernel<kBits, kTokens, decltype(span)::value, kFloat16>(launch, x, columns, stream);
+  });
 }
 
 template <int kBits, bool kFloat16>

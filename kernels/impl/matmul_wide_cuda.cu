@@ -1,5 +1,6 @@
 #include "kernels/cuda_check.h"
 #include "kernels/device/half_vector.cuh"
+#include "kernels/impl/by_format.h"
 #include "kernels/matmul.h"
 #include "kernels/matmul_limits.h"
 #include "kernels/matmul_wide.h"
@@ -71,16 +72,8 @@ class WideCuda : public LimitedKernel {
                             plan_wide(arguments.weight.shape, arguments.m,
                                       cuda_attribute(cudaDevAttrMultiProcessorCount),
                                       cuda_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin))};
-    switch (arguments.weight.shape.bits) {
-      case 2:
-        return launch_wide<2>(launch, stream);
-      case 3:
-        return launch_wide<3>(launch, stream);
-      case 4:
-        return launch_wide<4>(launch, stream);
-      default:
-        return launch_wide<8>(launch, stream);
-    }
+    by_bits(arguments.weight.shape.bits,
+            [&](auto bits) { launch_wide<decltype(bits)::value>(launch, stream); });
   }
 };
 
