@@ -21,9 +21,9 @@ TEST(PlannedSizes, BloomsActivationCopiesAreThoseOfItsGelu) {
             1 + (beside + bytes / 2) / bytes);
 }
 
+// Queries and keys of two heads of 32, each with the 32 columns that BLOOM gives them.
 TEST(PlannedSizes, FusedAttentionIsPlannedUnlessTheReferenceIsAskedFor) {
-  EXPECT_EQ(open_synthetic(kBloom, {})->sizes().fused_attention_features,
-            FusedAlibi::features_held(2, 32));
+  EXPECT_EQ(open_synthetic(kBloom, {})->sizes().fused_attention_features, 2 * 2 * (32 + 32));
   EXPECT_EQ(open_synthetic(kBloom, {.reference_forward = true})->sizes().fused_attention_features,
             0);
 }
