@@ -77,14 +77,12 @@ void write_all(int descriptor, std::string_view content, const std::filesystem::
   }
 }
 
-// Makes the rename itself survive a power cut. Some file systems cannot sync a folder: the data is
-// safe then too.
+}  // namespace
+
 void sync_folder(const std::filesystem::path& folder) {
   const Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (descriptor.get() >= 0) ::fsync(descriptor.get());
 }
-
-}  // namespace
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
   const std::filesystem::path folder =
@@ -107,7 +105,7 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
   if (::rename(temporary.path().c_str(), path.c_str()) != 0)
     fail(path, "rename the temporary file over it", errno);
   temporary.keep();
-  sync_folder(folder);
+  sync_folder(folder);  // the data is safe without it too
 }
 
 std::string read_file(const std::filesystem::path& path) {

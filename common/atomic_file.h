@@ -12,6 +12,10 @@ namespace gptqb {
 // reason.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
+// Makes names that were given in `folder` survive a power cut. Some file systems cannot sync a
+// folder: nothing more is done then.
+void sync_folder(const std::filesystem::path& folder);
+
 // The whole file. Throws Error naming the path and the system's reason.
 std::string read_file(const std::filesystem::path& path);
 

@@ -20,11 +20,7 @@ const KernelSource& registered_kernels() {
   return source;
 }
 
-const char* type_name(at::ScalarType type) {
-  return type == at::kHalf ? "float16" : type == at::kBFloat16 ? "bfloat16" : "float32";
-}
-
-const char* type_name(HalfType type) { return type_name(scalar_type(type)); }
+const char* type_name(HalfType type) { return gptqb::type_name(scalar_type(type)); }
 
 bool same_shape(const MatmulProblem& a, const MatmulProblem& b) {
   return a.k == b.k && a.n == b.n && a.type == b.type;

@@ -30,8 +30,7 @@ struct KernelCase {
   std::string name;
 };
 
-// "float16", "bfloat16" or "float32".
-const char* type_name(at::ScalarType type);
+// "float16" or "bfloat16".
 const char* type_name(kernels::HalfType type);
 
 // Whether both have the same dense product, but for M.

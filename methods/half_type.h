@@ -12,6 +12,11 @@ inline kernels::HalfType half_type(const at::Tensor& tensor) {
                                            : kernels::HalfType::kBFloat16;
 }
 
+// "float16", "bfloat16" or "float32", as configurations of models say it.
+inline const char* type_name(at::ScalarType type) {
+  return type == at::kHalf ? "float16" : type == at::kBFloat16 ? "bfloat16" : "float32";
+}
+
 inline at::ScalarType scalar_type(kernels::HalfType type) {
   return type == kernels::HalfType::kFloat16 ? at::kHalf : at::kBFloat16;
 }

@@ -4,6 +4,7 @@
 
 #include "common/error.h"
 #include "common/round_up.h"
+#include "kernels/by_format.h"
 #include "methods/parallel_parts.h"
 #include "models/message_text.h"
 
@@ -75,21 +76,9 @@ void unpack_row(const uint32_t* words, int64_t count, uint8_t* values) {
   std::copy_n(padded, rest, values + whole * kRun);
 }
 
-// Calls work.template operator()<bits>().
-template <class Work>
-void with_bits(int64_t bits, const Work& work) {
-  switch (bits) {
-    case 2:
-      return work.template operator()<2>();
-    case 3:
-      return work.template operator()<3>();
-    case 4:
-      return work.template operator()<4>();
-    case 8:
-      return work.template operator()<8>();
-    default:
-      throw Error("bit fields", "expected 2, 3, 4 or 8 bits, got " + std::to_string(bits));
-  }
+void check_bits(int64_t bits) {
+  if (bits != 2 && bits != 3 && bits != 4 && bits != 8)
+    throw Error("bit fields", "expected 2, 3, 4 or 8 bits, got " + std::to_string(bits));
 }
 
 void check_matrix(const at::Tensor& tensor, at::ScalarType dtype) {
@@ -121,10 +110,11 @@ at::Tensor pack_fields(const at::Tensor& values, int64_t bits, const std::string
   at::Tensor words = at::empty({rows, width}, values.options().dtype(at::kInt));
   const auto* from = values.const_data_ptr<uint8_t>();
   auto* to = reinterpret_cast<uint32_t*>(words.mutable_data_ptr<int32_t>());
-  with_bits(bits, [&]<int Bits>() {
+  check_bits(bits);
+  kernels::by_bits(bits, [&](auto code_bits) {
     parallel_parts(rows, kRows, 1, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row)
-        pack_row<Bits>(from + row * count, count, to + row * width);
+        pack_row<decltype(code_bits)::value>(from + row * count, count, to + row * width);
     });
   });
   return words;
@@ -140,10 +130,11 @@ at::Tensor unpack_fields(const at::Tensor& words, int64_t bits, int64_t count) {
   at::Tensor values = at::empty({rows, count}, words.options().dtype(at::kByte));
   const auto* from = reinterpret_cast<const uint32_t*>(words.const_data_ptr<int32_t>());
   auto* to = values.mutable_data_ptr<uint8_t>();
-  with_bits(bits, [&]<int Bits>() {
+  check_bits(bits);
+  kernels::by_bits(bits, [&](auto code_bits) {
     parallel_parts(rows, kRows, 1, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row)
-        unpack_row<Bits>(from + row * width, count, to + row * count);
+        unpack_row<decltype(code_bits)::value>(from + row * width, count, to + row * count);
     });
   });
   return values;

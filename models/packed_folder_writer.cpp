@@ -1,15 +1,13 @@
 #include "models/packed_folder_writer.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <utility>
 
 #include "common/atomic_file.h"
 #include "common/error.h"
+#include "methods/clock.h"
+#include "methods/half_type.h"
 #include "models/gptq_tensors.h"
 #include "models/packed_checks.h"
 #include "models/packed_producer.h"
@@ -41,27 +39,14 @@ bool is_written(const std::string& name) {
 class BusyTime {
  public:
   explicit BusyTime(double& seconds) : seconds_(seconds) {}
-  ~BusyTime() {
-    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
+  ~BusyTime() { seconds_ += watch_.seconds(); }
   BusyTime(const BusyTime&) = delete;
   BusyTime& operator=(const BusyTime&) = delete;
 
  private:
   double& seconds_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  Stopwatch watch_{at::kCPU};
 };
-
-void flush_folder(const fs::path& folder) {
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return;
-  ::fsync(descriptor);
-  ::close(descriptor);
-}
-
-const char* dtype_word(at::ScalarType dtype) {
-  return dtype == at::kHalf ? "float16" : dtype == at::kBFloat16 ? "bfloat16" : "float32";
-}
 
 std::vector<std::string> all_names(const CausalLm& model,
                                    const std::map<std::string, bool>& linears) {
@@ -135,7 +120,7 @@ void PackedFolderWriter::complete(CausalLm& model, const Json& quantization) {
   const std::lock_guard lock(mutex_);
   const BusyTime busy(busy_seconds_);
   write_dense(model);
-  finish(dtype_word(model.dtype()), quantization);
+  finish(type_name(model.dtype()), quantization);
 }
 
 void PackedFolderWriter::complete(const TensorReader& dense, const std::set<std::string>& left_out,
@@ -171,7 +156,7 @@ void PackedFolderWriter::finish(const std::optional<std::string>& dtype, const J
   write_file_atomically(temporary() / "quantize_config.json", quantization.dump(2) + "\n");
   // Last: without it nobody loads what is not complete.
   write_file_atomically(temporary() / "config.json", config.dump(2) + "\n");
-  flush_folder(temporary());
+  sync_folder(temporary());
 }
 
 void PackedFolderWriter::copy_other_files() const {
@@ -205,7 +190,7 @@ void PackedFolderWriter::publish() {
                     temporary().string() + ". The reason: " + fault.what());
   }
   const fs::path parent = options_.path.parent_path();
-  flush_folder(parent.empty() ? fs::path(".") : parent);
+  sync_folder(parent.empty() ? fs::path(".") : parent);
   std::error_code ignored;
   if (!old.empty()) fs::remove_all(old, ignored);
 }

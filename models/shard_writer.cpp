@@ -13,6 +13,7 @@
 
 #include "common/atomic_file.h"
 #include "common/error.h"
+#include "common/round_up.h"
 
 namespace gptqb {
 namespace {
@@ -36,7 +37,7 @@ std::string entry_text(const std::string& name, const at::Tensor& tensor, int64_
 class ShardWriter::Shard {
  public:
   Shard(std::filesystem::path path, int64_t header_bytes)
-      : path_(std::move(path)), header_bytes_((header_bytes + 7) / kAlignment * kAlignment) {
+      : path_(std::move(path)), header_bytes_(round_up(header_bytes, kAlignment)) {
     file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file_ < 0) fail("cannot create");
   }

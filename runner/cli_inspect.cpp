@@ -24,10 +24,6 @@ std::string size_text(double bytes) {
   return text;
 }
 
-const char* dtype_text(at::ScalarType dtype) {
-  return dtype == at::kHalf ? "float16" : dtype == at::kBFloat16 ? "bfloat16" : "float32";
-}
-
 std::string number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3f", value);
@@ -76,7 +72,7 @@ int inspect_command(const std::string& folder, const std::string& checkpoint_for
   };
   line("architecture", model->architecture() + ", " + std::to_string(model->block_count()) +
                            " blocks, " + std::to_string(model->parameter_count()) + " weights");
-  line("dtype", dtype_text(model->dtype()));
+  line("dtype", type_name(model->dtype()));
   if (share.weights > 0) {
     for (const auto& [format, count] : layers_by_format(folder, checkpoint_format))
       line("layers", std::to_string(count) + " of " + format);

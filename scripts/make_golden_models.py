@@ -103,17 +103,18 @@ def make(name, folder, seed):
         path.chmod(0o644)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("variants", nargs="*", choices=[[], *VARIANTS], default=[])
+def run_variants(description, variants, make_variant, first_seed=0):
+    """The command line of a script that makes goldens: all variants, or those that are named, each with a seed of its own."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("variants", nargs="*", choices=[[], *variants], default=[])
     parser.add_argument("--out", type=pathlib.Path,
                         default=pathlib.Path(__file__).resolve().parent.parent / "tests/models/golden")
     arguments = parser.parse_args()
-    for seed, name in enumerate(VARIANTS):
+    for seed, name in enumerate(variants, first_seed):
         if not arguments.variants or name in arguments.variants:
-            make(name, arguments.out / name, seed)
+            make_variant(name, arguments.out / name, seed)
             print(name)
 
 
 if __name__ == "__main__":
-    main()
+    run_variants(__doc__, VARIANTS, make)

@@ -11,16 +11,14 @@ Needs torch, transformers and safetensors (made with torch 2.11.0, transformers 
     python3 scripts/make_packed_goldens.py [--out tests/models/golden] [variant ...]
 """
 
-import argparse
 import json
-import pathlib
 import shutil
 
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import BloomConfig, BloomForCausalLM, LlamaConfig, LlamaForCausalLM, OPTConfig, OPTForCausalLM
 
-VOCAB = 48
+from make_golden_models import VOCAB, run_variants
 
 
 def llama(**changes):
@@ -148,17 +146,5 @@ def make(name, folder, seed):
         path.chmod(0o644)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("variants", nargs="*", choices=[[], *VARIANTS], default=[])
-    parser.add_argument("--out", type=pathlib.Path,
-                        default=pathlib.Path(__file__).resolve().parent.parent / "tests/models/golden")
-    arguments = parser.parse_args()
-    for seed, name in enumerate(VARIANTS, 100):
-        if not arguments.variants or name in arguments.variants:
-            make(name, arguments.out / name, seed)
-            print(name)
-
-
 if __name__ == "__main__":
-    main()
+    run_variants(__doc__, VARIANTS, make, first_seed=100)

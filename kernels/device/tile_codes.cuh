@@ -86,6 +86,12 @@ __device__ inline void multiply_add(float (&sums)[4], const uint32_t (&a)[4], ui
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// The same with an operand A of ones: sums of b over its 16 columns, alike in all rows.
+__device__ inline void add_columns(float (&sums)[4], uint32_t b0, uint32_t b1) {
+  constexpr uint32_t kOnes[4] = {0x3C003C00U, 0x3C003C00U, 0x3C003C00U, 0x3C003C00U};
+  multiply_add(sums, kOnes, b0, b1);
+}
+
 // Four 8 x 8 matrices of 16-bit values; lane l gives the address of row l % 8 of matrix l / 8.
 __device__ inline void load_matrices(uint32_t (&out)[4], uint32_t shared_address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"

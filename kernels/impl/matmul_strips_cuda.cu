@@ -1,6 +1,7 @@
+#include "kernels/by_format.h"
 #include "kernels/cuda_check.h"
 #include "kernels/device/half_vector.cuh"
-#include "kernels/impl/by_format.h"
+#include "kernels/hopper_build.h"
 #include "kernels/launch_early.h"
 #include "kernels/matmul.h"
 #include "kernels/matmul_limits.h"
@@ -81,11 +82,7 @@ class StripsCuda : public LimitedKernel {
 
   void launch(const MatmulArguments& arguments, void* stream) const override {
     check_alignment(arguments);
-#ifndef GPTQB_SM90A
-    throw Error("kernel cuda_strips",
-                "expected a build with CUDA architecture 90a, got one without. Add it to "
-                "CMAKE_CUDA_ARCHITECTURES");
-#endif
+    require_hopper_build(kName);
     const StripsLaunch launch{arguments,
                               plan_strips(arguments.weight.shape, arguments.m, arguments.type,
                                           cuda_attribute(cudaDevAttrMultiProcessorCount),

@@ -12,9 +12,9 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "kernels/by_format.h"
 #include "kernels/device/half_vector.cuh"
 #include "kernels/device/tile_codes.cuh"
-#include "kernels/impl/by_format.h"
 #include "kernels/launch_early.h"
 #include "kernels/matmul_tiles.h"
 #include "kernels/tile_layout.h"
@@ -186,15 +186,12 @@ __device__ void load_inputs(const TilesLaunch& launch, const Shared& shared, int
   }
 }
 
-constexpr uint32_t kOnes = 0x3C003C00U;
-
 // Sums of the activations of each span, which tensor cores take as products with ones.
 template <int kEights, int kSpan>
 __device__ void sum_inputs(const Shared& shared, const uint32_t (&inputs)[kEights], int part_blocks,
                            int warp, int lane) {
   constexpr int kSpanSteps = (kSpan < kColumns ? kSpan : kColumns) / 16;
   constexpr int kSpans = kSteps / kSpanSteps;
-  const uint32_t ones[4] = {kOnes, kOnes, kOnes, kOnes};
   for (int block = warp; block < part_blocks; block += kWarps)
 #pragma unroll
     for (int e = 0; e < kEights; ++e) {
@@ -203,7 +200,7 @@ __device__ void sum_inputs(const Shared& shared, const uint32_t (&inputs)[kEight
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
         if (step % 2 == 0) load_matrices(b, inputs[e] + block * kColumns * 2 + step * 32);
-        multiply_add(sums, ones, b[step % 2 * 2], b[step % 2 * 2 + 1]);
+        add_columns(sums, b[step % 2 * 2], b[step % 2 * 2 + 1]);
         if ((step + 1) % kSpanSteps != 0) continue;
         const int span = block * kSpans + step / kSpanSteps;
         if (lane < 4)

@@ -1,5 +1,5 @@
+#include "kernels/by_format.h"
 #include "kernels/cuda_check.h"
-#include "kernels/impl/by_format.h"
 #include "kernels/matmul.h"
 #include "kernels/matmul_limits.h"
 #include "kernels/matmul_tiles.h"

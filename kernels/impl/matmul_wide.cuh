@@ -6,11 +6,11 @@
 
 #include <type_traits>
 
+#include "kernels/by_format.h"
 #include "kernels/device/half_vector.cuh"
 #include "kernels/device/hopper.cuh"
 #include "kernels/device/tile_codes.cuh"
 #include "kernels/device/wgmma.cuh"
-#include "kernels/impl/by_format.h"
 #include "kernels/launch_early.h"
 #include "kernels/matmul_wide.h"
 #include "kernels/tensor_map.h"

@@ -1,6 +1,7 @@
+#include "kernels/by_format.h"
 #include "kernels/cuda_check.h"
 #include "kernels/device/half_vector.cuh"
-#include "kernels/impl/by_format.h"
+#include "kernels/hopper_build.h"
 #include "kernels/matmul.h"
 #include "kernels/matmul_limits.h"
 #include "kernels/matmul_wide.h"
@@ -63,11 +64,7 @@ class WideCuda : public LimitedKernel {
 
   void launch(const MatmulArguments& arguments, void* stream) const override {
     check_alignment(arguments);
-#ifndef GPTQB_SM90A
-    throw Error("kernel cuda_wide",
-                "expected a build with CUDA architecture 90a, got one without. Add it to "
-                "CMAKE_CUDA_ARCHITECTURES");
-#endif
+    require_hopper_build(kName);
     const WideLaunch launch{arguments,
                             plan_wide(arguments.weight.shape, arguments.m,
                                       cuda_attribute(cudaDevAttrMultiProcessorCount),

@@ -8,6 +8,7 @@
 
 #include "kernels/cuda_check.h"
 #include "kernels/device/hopper.cuh"
+#include "kernels/hopper_build.h"
 #include "kernels/second_moments.h"
 #include "kernels/tensor_map.h"
 
@@ -335,10 +336,7 @@ Plan plan_of(int64_t tokens, int64_t features, int64_t tokens_at_once) {
 }  // namespace
 
 bool has_second_moments_cuda() {
-#ifndef GPTQB_SM90A
-  return false;  // built for other architectures
-#endif
-  return cuda_attribute(cudaDevAttrComputeCapabilityMajor) == 9 &&
+  return kHopperBuild && cuda_attribute(cudaDevAttrComputeCapabilityMajor) == 9 &&
          cuda_attribute(cudaDevAttrComputeCapabilityMinor) == 0;
 }
 

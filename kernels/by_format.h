@@ -1,4 +1,4 @@
-// Values that are known when a kernel starts, made constants of its code.
+// Bits and spans, which are known when work starts, made constants of its code.
 #pragma once
 
 #include <cstdint>
