@@ -20,8 +20,6 @@ const KernelSource& registered_kernels() {
   return source;
 }
 
-const char* type_name(HalfType type) { return gptqb::type_name(scalar_type(type)); }
-
 bool same_shape(const MatmulProblem& a, const MatmulProblem& b) {
   return a.k == b.k && a.n == b.n && a.type == b.type;
 }

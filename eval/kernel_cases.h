@@ -30,9 +30,6 @@ struct KernelCase {
   std::string name;
 };
 
-// "float16" or "bfloat16".
-const char* type_name(kernels::HalfType type);
-
 // Whether both have the same dense product, but for M.
 bool same_shape(const kernels::MatmulProblem& a, const kernels::MatmulProblem& b);
 

@@ -21,4 +21,6 @@ inline at::ScalarType scalar_type(kernels::HalfType type) {
   return type == kernels::HalfType::kFloat16 ? at::kHalf : at::kBFloat16;
 }
 
+inline const char* type_name(kernels::HalfType type) { return type_name(scalar_type(type)); }
+
 }  // namespace gptqb

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "common/error.h"
+#include "methods/half_type.h"
 #include "models/causal_lm.h"
 #include "models/packed_linears.h"
 #include "runner/cli.h"
