@@ -11,14 +11,14 @@
 
 #include "common/error.h"
 #include "common/text.h"
-#include "eval/packed_copies.h"
 #include "eval/random_weight.h"
 #include "eval/timed_runs.h"
 #include "kernels/device_clocks.h"
-#include "kernels/device_info.h"
 #include "kernels/read_bandwidth.h"
 #include "methods/device_stream.h"
 #include "methods/half_type.h"
+#include "methods/matmul_device.h"
+#include "methods/packed_copies.h"
 
 namespace gptqb {
 namespace {
@@ -491,20 +491,6 @@ std::string beyond_ceiling(const std::vector<KernelRow>& rows) {
   return std::to_string(beyond) + " of " + std::to_string(rows.size()) +
          " rows are beyond what the plain read or the large dense product reached: something else "
          "used this device meanwhile. Measure again when it is idle; the shares mean nothing now";
-}
-
-kernels::MatmulDevice matmul_device(at::Device device) {
-  if (!device.is_cuda()) return {};
-  const kernels::CudaInfo info = kernels::cuda_info();
-  const auto index = static_cast<size_t>(std::max<int>(device.index(), 0));
-  if (index >= info.devices.size())
-    throw Error("device", "expected a CUDA device " + std::to_string(index) + ", got " +
-                              std::to_string(info.devices.size()) + " devices");
-  const kernels::DeviceInfo& gpu = info.devices[index];
-  return {.cuda = true,
-          .capability = 10 * gpu.capability_major + gpu.capability_minor,
-          .multiprocessors = gpu.multiprocessors,
-          .shared_bytes = gpu.shared_bytes};
 }
 
 void check_kernel_bench(const KernelBenchSpec& spec, const kernels::MatmulDevice& device,

@@ -39,9 +39,6 @@ struct KernelBenchResult {
 // device was busy with something else while the ceiling was measured.
 std::string beyond_ceiling(const std::vector<KernelRow>& rows);
 
-// What selection needs to know of `device`.
-kernels::MatmulDevice matmul_device(at::Device device);
-
 // Throws Error if a kernel that `spec` names cannot run one of its problems (with its refusal), if
 // no kernel can, or if the filter leaves nothing.
 void check_kernel_bench(const KernelBenchSpec& spec, const kernels::MatmulDevice& device,

@@ -50,6 +50,8 @@ class CausalLm : public BlockModel {
   virtual PackedShare packed_share() const { return {}; }
   // What a reader of results must know of how the checkpoint was read.
   virtual std::vector<std::string> notes() const { return {}; }
+  // Products of packed weights so far, by the kernel that ran them.
+  virtual std::map<std::string, int64_t> kernels_run() const { return {}; }
 };
 
 struct ModelOptions {
@@ -59,15 +61,18 @@ struct ModelOptions {
   // gptq, gptq_v2, compressed-tensors: how a packed folder is read against its own label; auto: as
   // packed_linears.h says.
   std::string checkpoint_format = "auto";
+  // packed: linears of a packed folder are computed by kernels from their codes; dense, auto: they
+  // are dequantized.
+  std::string backend = "auto";
   // Every step of a block rounds as transformers does, where a fused kernel would not (BLOOM's
   // attention on a GPU); published numbers depend on it.
   bool reference_forward = false;
 };
 
 // Opens a Hugging Face folder (config.json, one or several safetensors). Weights are mapped and
-// brought to the device block by block; packed ones are dequantized there. Throws Error naming
-// file, tensor and key for everything that is missing, malformed, of the wrong shape or dtype, or
-// that this program does not compute exactly.
+// brought to the device block by block; what becomes of packed ones, `backend` says. Throws Error
+// naming file, tensor and key for everything that is missing, malformed, of the wrong shape or
+// dtype, or that this program does not compute exactly.
 std::unique_ptr<CausalLm> open_model(const std::filesystem::path& folder,
                                      const ModelOptions& options);
 

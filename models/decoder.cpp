@@ -108,6 +108,44 @@ Decoder::Decoder(ModelSource source, DecoderFacts facts)
     throw Error(weights_->where(),
                 "expected tensors that the checkpoint lacks: " + facts_.head +
                     " (tie_word_embeddings is false, so the head is a tensor of its own)");
+  if (source.options.backend == "packed") products_ = checked_products();
+}
+
+std::unique_ptr<PackedProducts> Decoder::checked_products() const {
+  if (weights_->packed_share().weights == 0)
+    throw Error(
+        weights_->where(),
+        "expected a packed checkpoint for model.backend packed, got dense weights. Write one "
+        "with `gptq-bench quantize`, or leave the key out");
+  auto products = std::make_unique<PackedProducts>(device_, dtype_);
+  for (const Stage& stage : facts_.stages)
+    for (const std::string& linear : stage.linears)
+      for (int64_t block = 0; block < block_count(); ++block) {
+        const std::string name = block_name(block) + "." + linear + ".weight";
+        const auto quant = weights_->packed_as(name);
+        if (!quant) continue;
+        const auto shape = weights_->shape(name);
+        try {
+          products->kernel_for(1, shape.at(0), shape.at(1), *quant);
+        } catch (const Error& error) {
+          throw Error(weights_->describe(name),
+                      std::string(error.what()) + ". Use model.backend: dense");
+        }
+      }
+  return products;
+}
+
+std::map<std::string, int64_t> Decoder::kernels_run() const {
+  return products_ ? products_->launched() : std::map<std::string, int64_t>();
+}
+
+PackedLinear Decoder::packed_linear(const std::string& full_name) const {
+  try {
+    return PackedLinear(weights_->unpack(full_name), products_->layout());
+  } catch (const Error& error) {
+    throw Error(weights_->describe(full_name),
+                std::string(error.what()) + ". Use model.backend: dense");
+  }
 }
 
 // Some checkpoints carry a copy of the embedding as head. One that differs means that flag or file
@@ -210,9 +248,17 @@ void Decoder::load_block(int64_t block) {
   for (const auto& [name, full_name] : names_of_block(block)) {
     if (const auto divided = divided_.find(full_name); divided != divided_.end())
       loaded[name] = divided->second.to(device_);
-    else if (const auto ahead = read.find(full_name); ahead != read.end())
-      loaded[name] = ahead->second.to(device_, /*non_blocking=*/true);
-    else if (!loaded.contains(name))
+    else if (const auto ahead = read.find(full_name); ahead != read.end()) {
+      if (const auto* tensor = std::get_if<at::Tensor>(&ahead->second))
+        loaded[name] = tensor->to(device_, /*non_blocking=*/true);
+      else
+        block_packed_.emplace(without_weight(name),
+                              std::get<PackedLinear>(ahead->second).to(device_));
+    } else if (loaded.contains(name))
+      continue;
+    else if (by_kernel(full_name))
+      block_packed_.emplace(without_weight(name), packed_linear(full_name).to(device_));
+    else
       loaded[name] = load_to_device(full_name);
   }
   read_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -233,7 +279,8 @@ void Decoder::read_ahead(int64_t block) {
   std::vector<std::string> names;
   for (const auto& [name, full_name] : names_of_block(block))
     if (as_loaded(block, name, full_name)) names.push_back(full_name);
-  ahead_.start(block, std::move(names), [this](const std::string& name) {
+  ahead_.start(block, std::move(names), [this](const std::string& name) -> ReadAhead::Weight {
+    if (by_kernel(name)) return packed_linear(name);
     const at::Tensor tensor = weights_->load(name, dtype_, at::kCPU);
     if (device_.is_cpu()) return tensor;
     const at::Tensor pinned =
@@ -247,6 +294,7 @@ void Decoder::release_block() {
   ahead_.drop();
   block_.clear();
   block_int8_.clear();
+  block_packed_.clear();
   if (loaded_block_ >= 0)
     for (const auto& [name, full_name] : names_of_block(loaded_block_)) weights_->rest(full_name);
   loaded_block_ = -1;
@@ -264,6 +312,8 @@ const at::Tensor& Decoder::block_tensor(const std::string& name) const {
 }
 
 at::Tensor Decoder::weight(const std::string& linear) const {
+  if (block_packed_.contains(linear))
+    return weights_->load(block_name(loaded_block_) + "." + linear + ".weight", dtype_, device_);
   const at::Tensor& found = block_tensor(linear + ".weight");
   for (const Stage& stage : facts_.stages)
     for (const std::string& known : stage.linears)
@@ -276,6 +326,7 @@ void Decoder::replace(const std::string& linear, const LinearReplacement& replac
   const std::string layer = block_name(loaded_block_) + "." + linear;
   check_shape(layer, replacement, current.size(0), current.size(1));
   block_int8_.erase(linear);
+  block_packed_.erase(linear);
   if (const auto* int8 = std::get_if<Int8Linear>(&replacement.form))
     block_int8_[linear] = int8->to(device_);
   block_[linear + ".weight"] = replacement.to(device_).effective_weights(dtype_);
@@ -312,6 +363,7 @@ void Decoder::try_weights(const std::string& linear, const at::Tensor& weights) 
     throw Error(block_name(loaded_block_) + "." + linear,
                 "expected weights of the layer's shape, got another");
   block_int8_.erase(linear);
+  block_packed_.erase(linear);
   block_[linear + ".weight"] = weights.to(device_, dtype_);
 }
 
@@ -319,6 +371,8 @@ at::Tensor Decoder::linear(const std::string& name, const at::Tensor& x) const {
   const at::Tensor& bias = block_tensor(name + ".bias");
   const auto int8 = block_int8_.find(name);
   if (int8 != block_int8_.end()) return int8_product(x, int8->second, bias);
+  const auto packed = block_packed_.find(name);
+  if (packed != block_packed_.end()) return products_->product(packed->second, x, bias);
   return at::linear(x, block_tensor(name + ".weight"), bias);
 }
 
@@ -333,7 +387,8 @@ at::Tensor Decoder::linear_gelu(const std::string& name, const at::Tensor& x) co
 at::Tensor Decoder::linear_activated(const std::string& name, const at::Tensor& x,
                                      bool gelu) const {
   const at::Tensor& bias = block_tensor(name + ".bias");
-  if (!x.is_cuda() || !bias.defined() || block_int8_.contains(name)) {
+  if (!x.is_cuda() || !bias.defined() || block_int8_.contains(name) ||
+      block_packed_.contains(name)) {
     const at::Tensor inner = linear(name, x);
     return gelu ? at::gelu(inner, "tanh") : inner.relu_();
   }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "methods/packed_linear.h"
 #include "models/architecture.h"
 #include "models/causal_lm.h"
 #include "models/read_ahead.h"
@@ -63,14 +64,16 @@ class Decoder : public CausalLm {
   at::Tensor tensor(const std::string& name) override;
   PackedShare packed_share() const override { return weights_->packed_share(); }
   std::vector<std::string> notes() const override { return weights_->notes(); }
+  std::map<std::string, int64_t> kernels_run() const override;
   int64_t parameter_count() const override;
   ModelSizes sizes() const override;
 
   void load_block(int64_t block) override;
   void release_block() override;
   double read_busy_seconds() const override { return read_seconds_ + ahead_.busy_seconds(); }
-  // Linears that round their inputs look for outliers, which waits.
-  bool recordable() const override { return block_int8_.empty(); }
+  // Linears that round their inputs look for outliers, which waits; packed ones share memory that
+  // may grow.
+  bool recordable() const override { return block_int8_.empty() && block_packed_.empty(); }
   at::Tensor weight(const std::string& linear) const override;
   void replace(const std::string& linear, const LinearReplacement& replacement) override;
   void leave_replaced_to(ReplacedShelf* shelf) override { replaced_.leave_to(shelf); }
@@ -111,6 +114,12 @@ class Decoder : public CausalLm {
 
  private:
   at::Tensor linear_activated(const std::string& name, const at::Tensor& x, bool gelu) const;
+  // Kernels for all packed linears. Throws Error naming what cannot be computed from its codes.
+  std::unique_ptr<PackedProducts> checked_products() const;
+  bool by_kernel(const std::string& full_name) const {
+    return products_ != nullptr && weights_->packed_as(full_name).has_value();
+  }
+  PackedLinear packed_linear(const std::string& full_name) const;
   void check_tied_head() const;
   // (name within the block, full name) of each tensor of a block.
   std::vector<std::pair<std::string, std::string>> names_of_block(int64_t block) const;
@@ -136,7 +145,9 @@ class Decoder : public CausalLm {
   int64_t loaded_block_ = -1;
   std::map<std::string, at::Tensor> block_;       // by name within the block, on the device
   std::map<std::string, Int8Linear> block_int8_;  // the same for linears that round their inputs
-  double read_seconds_ = 0;                       // in load_block
+  std::unique_ptr<PackedProducts> products_;      // null: packed linears are dequantized
+  std::map<std::string, PackedLinear> block_packed_;  // the same for linears computed from codes
+  double read_seconds_ = 0;                           // in load_block
   bool reads_ahead_ = false;
   ReadAhead ahead_;  // its thread uses what stands above
 };

@@ -50,10 +50,21 @@ at::ScalarType PackedWeights::dtype(const std::string& name) const {
   return is_packed(name) ? linears_.scale_dtype(packed_.at(name)) : FileWeights::dtype(name);
 }
 
+std::optional<QuantConfig> PackedWeights::packed_as(const std::string& name) const {
+  const auto found = packed_.find(name);
+  if (found == packed_.end()) return std::nullopt;
+  const auto& shape = shapes_.at(name);
+  const PackedLayer layer = linears_.layout(found->second, shape[0], shape[1]);
+  QuantConfig quant;
+  quant.bits = layer.bits;
+  quant.group_size = layer.group_size;
+  quant.symmetric = layer.symmetric;
+  return quant;
+}
+
 QuantizedLinear PackedWeights::unpack(const std::string& name) const {
   const auto found = packed_.find(name);
-  if (found == packed_.end())
-    throw Error(where(), "expected a packed weight, got '" + name + "', which is dense");
+  if (found == packed_.end()) return WeightSource::unpack(name);
   const auto& shape = shapes_.at(name);
   return linears_.unpack(found->second, shape[0], shape[1]);
 }

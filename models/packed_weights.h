@@ -33,8 +33,8 @@ class PackedWeights : public FileWeights {
   PackedShare packed_share() const override;
   std::vector<std::string> notes() const override { return notes_; }
 
-  // The codes and grids of a packed weight. Throws Error if `name` is none.
-  QuantizedLinear unpack(const std::string& name) const;
+  std::optional<QuantConfig> packed_as(const std::string& name) const override;
+  QuantizedLinear unpack(const std::string& name) const override;
 
  private:
   bool is_packed(const std::string& name) const { return packed_.contains(name); }

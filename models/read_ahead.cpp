@@ -17,7 +17,7 @@ void ReadAhead::start(int64_t block, std::vector<std::string> names, Load load) 
     Read result;
     for (const std::string& name : names) {
       if (stop_) break;
-      result.tensors[name] = load(name);
+      result.weights.emplace(name, load(name));
     }
     result.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -26,11 +26,11 @@ void ReadAhead::start(int64_t block, std::vector<std::string> names, Load load) 
   reading_ = std::async(std::launch::async, read);
 }
 
-ReadAhead::Tensors ReadAhead::take(int64_t block) {
+ReadAhead::Weights ReadAhead::take(int64_t block) {
   if (!reading_.valid() || block != block_) return {};
   Read read = reading_.get();
   busy_seconds_ += read.seconds;
-  return std::move(read.tensors);
+  return std::move(read.weights);
 }
 
 void ReadAhead::drop() {

@@ -1,4 +1,4 @@
-// The tensors of the next block, brought to the host while the present one is computed.
+// The weights of the next block, brought to the host while the present one is computed.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -9,24 +9,29 @@
 #include <future>
 #include <map>
 #include <string>
+#include <variant>
 #include <vector>
+
+#include "methods/packed_linear.h"
 
 namespace gptqb {
 
 // One block at a time, in a thread of its own.
 class ReadAhead {
  public:
-  using Tensors = std::map<std::string, at::Tensor>;  // by full name
-  // One tensor, on the host. Called in the thread; must not change what others read.
-  using Load = std::function<at::Tensor(const std::string& name)>;
+  // A tensor, or the codes of a linear that is computed from them.
+  using Weight = std::variant<at::Tensor, PackedLinear>;
+  using Weights = std::map<std::string, Weight>;  // by full name
+  // One weight, on the host. Called in the thread; must not change what others read.
+  using Load = std::function<Weight(const std::string& name)>;
 
   ~ReadAhead() { drop(); }
 
-  // Starts on the tensors `names` of `block`. What was read and not taken is dropped.
+  // Starts on the weights `names` of `block`. What was read and not taken is dropped.
   void start(int64_t block, std::vector<std::string> names, Load load);
-  // The tensors of `block`, once all are there; empty if it is not the one that was started. Throws
+  // The weights of `block`, once all are there; empty if it is not the one that was started. Throws
   // what `load` threw.
-  Tensors take(int64_t block);
+  Weights take(int64_t block);
   void drop();
 
   // Of the thread, for what was taken.
@@ -34,7 +39,7 @@ class ReadAhead {
 
  private:
   struct Read {
-    Tensors tensors;
+    Weights weights;
     double seconds = 0;
   };
 

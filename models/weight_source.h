@@ -4,9 +4,12 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "methods/quant_config.h"
+#include "methods/quantized_linear.h"
 #include "models/tensor_table.h"
 
 namespace gptqb {
@@ -51,6 +54,10 @@ class WeightSource {
 
   // Of a packed checkpoint.
   virtual PackedShare packed_share() const { return {}; }
+  // How a weight is packed; empty: it is dense.
+  virtual std::optional<QuantConfig> packed_as(const std::string&) const { return std::nullopt; }
+  // Codes and grids of a packed weight, on the host. Throws Error if `name` is none.
+  virtual QuantizedLinear unpack(const std::string& name) const;
   // What a reader of results must know of how the tensors were read.
   virtual std::vector<std::string> notes() const { return {}; }
 

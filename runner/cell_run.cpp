@@ -15,6 +15,7 @@
 #include "runner/external_program.h"
 #include "runner/hessian_dump.h"
 #include "runner/model_checks.h"
+#include "runner/packed_evaluation.h"
 #include "runner/packed_save.h"
 #include "runner/policies.h"
 #include "runner/resume_store.h"
@@ -293,6 +294,7 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const MemoryPlan& memory
   reset_peak_resident_bytes();
 
   QuantizeReport report;
+  std::filesystem::path saved;  // a packed checkpoint that this cell wrote
   FileResumeStore store(options.output, cell.id(), options.progress, quantization_inputs(record));
   if (!cell.dense()) {
     FileHessianSink hessians(options.output, cell.id(), quantization_inputs(record));
@@ -306,6 +308,7 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const MemoryPlan& memory
                       options.dump_hessians ? &hessians : nullptr, memory, options, clock);
     if (save) {
       clock.enter("write");
+      saved = save->writer.path();
       save->finish(report, memory.finished != FinishedBlocks::kNowhere, record);
       clock.enter("idle");
     }
@@ -351,6 +354,9 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const MemoryPlan& memory
     record.metrics.insert(record.metrics.end(), metrics.begin(), metrics.end());
   }
   if (prepared.dense) prepared.dense->close();
+  if (const std::string names = kernel_names(model); !names.empty())
+    record.policies["packed_products"] = names;
+  if (!saved.empty() && evaluated > 0) evaluate_saved(saved, cell, prepared, options, record);
   record.peak_bytes["host_peak"] = peak_resident_bytes();
   if (allocator) {
     const auto stats = allocator->getDeviceStats(model.device().index());

@@ -10,6 +10,7 @@
 #include "eval/evaluator.h"
 #include "eval/kernel_bench.h"
 #include "kernels/device_info.h"
+#include "methods/matmul_device.h"
 #include "methods/quantizer.h"
 #include "models/architecture.h"
 #include "runner/cli.h"

@@ -61,9 +61,15 @@ InputCache::InputCache(std::filesystem::path data_root, std::filesystem::path ba
     : data_root_(std::move(data_root)), base_(std::move(base)) {}
 
 std::unique_ptr<CausalLm> InputCache::open(const Cell& cell, const std::string& device) const {
+  return open(cell, device, cell.model().backend);
+}
+
+std::unique_ptr<CausalLm> InputCache::open(const Cell& cell, const std::string& device,
+                                           const std::string& backend) const {
   const ModelOptions options{.dtype = cell.model().dtype,
                              .device = at::Device(device),
                              .checkpoint_format = cell.model().checkpoint_format,
+                             .backend = backend,
                              .reference_forward = cell.compat().reference_forward};
   if (cell.model().synthetic.asked()) return open_synthetic(cell.model().synthetic, options);
   return open_model(model_folder(cell), options);
@@ -162,8 +168,8 @@ DenseReference& InputCache::dense(const Cell& cell, const std::string& device) {
                        cell.model().checkpoint_format + '\n' + device +
                        (cell.compat().reference_forward ? "\nreference" : "")];
   if (!entry)
-    entry = std::make_unique<DenseReference>([this, cell, device] { return open(cell, device); },
-                                             kStatesBytes);
+    entry = std::make_unique<DenseReference>(
+        [this, cell, device] { return open(cell, device, "dense"); }, kStatesBytes);
   return *entry;
 }
 

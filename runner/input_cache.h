@@ -24,6 +24,9 @@ class InputCache {
 
   // The model of a cell, dense as its checkpoint or seed has it.
   std::unique_ptr<CausalLm> open(const Cell& cell, const std::string& device) const;
+  // The same with another `model.backend`.
+  std::unique_ptr<CausalLm> open(const Cell& cell, const std::string& device,
+                                 const std::string& backend) const;
 
   // The Hugging Face folder a cell names, made absolute; for a synthetic model it means nothing.
   std::filesystem::path model_folder(const Cell& cell) const;

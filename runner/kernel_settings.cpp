@@ -4,6 +4,7 @@
 #include <regex>
 
 #include "eval/kernel_bench.h"
+#include "methods/matmul_device.h"
 #include "models/causal_lm.h"
 #include "models/published_shapes.h"
 #include "runner/cell.h"

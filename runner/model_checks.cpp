@@ -46,7 +46,7 @@ ModelChecks check_models(const Plan& plan, const fs::path& base) {
   ModelChecks checks;
   std::vector<std::string> faults;
   // By what opens it.
-  std::map<std::tuple<std::string, std::string, std::string, bool>, Known> known;
+  std::map<std::tuple<std::string, std::string, std::string, std::string, bool>, Known> known;
   for (const PlannedCell& planned : plan.cells) {
     const Cell& cell = planned.cell;
     const SyntheticModel& synthetic = cell.model().synthetic;
@@ -54,10 +54,11 @@ ModelChecks check_models(const Plan& plan, const fs::path& base) {
     const fs::path folder = base / cell.model().path;
     const ModelOptions options{.dtype = cell.model().dtype,
                                .checkpoint_format = cell.model().checkpoint_format,
+                               .backend = cell.model().backend,
                                .reference_forward = cell.compat().reference_forward};
-    const auto [entry, is_new] =
-        known.try_emplace({synthetic.asked() ? synthetic.config().dump() : folder.string(),
-                           options.dtype, options.checkpoint_format, options.reference_forward});
+    const auto [entry, is_new] = known.try_emplace(
+        {synthetic.asked() ? synthetic.config().dump() : folder.string(), options.dtype,
+         options.checkpoint_format, options.backend, options.reference_forward});
     Known& model = entry->second;
     const auto look_at = [&model](const CausalLm& opened) {
       model.linears = linear_names(opened);

@@ -59,10 +59,9 @@ void append_model(std::vector<KeySpec>& table) {
                              "how a packed folder is read, against its own label; auto: by its "
                              "label, but by its zero points where they are symmetric and differ"));
   table.push_back(
-      planned(model_word("model.backend", &ModelSpec::backend, {"auto", "dense", "packed"},
-                         "packed: products of packed weights by kernels; dense: of "
-                         "dequantized weights"),
-              {"packed"}));
+      model_word("model.backend", &ModelSpec::backend, {"auto", "dense", "packed"},
+                 "of a packed folder: packed: products by kernels; dense, auto: by dequantized "
+                 "weights"));
   const std::string synthetic = "model.synthetic.";
   const auto text = [&](const char* key, std::string SyntheticModel::*field,
                         const std::string& help) {

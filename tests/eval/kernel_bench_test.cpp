@@ -9,9 +9,9 @@
 
 #include "common/error.h"
 #include "common/progress.h"
-#include "eval/packed_copies.h"
 #include "eval/random_weight.h"
 #include "eval/timed_runs.h"
+#include "methods/packed_copies.h"
 #include "tests/support/matmul_problem.h"
 #include "tests/support/message.h"
 

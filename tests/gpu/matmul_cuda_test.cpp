@@ -11,13 +11,14 @@
 
 #include "common/error.h"
 #include "eval/kernel_bench.h"
-#include "eval/packed_copies.h"
 #include "eval/random_weight.h"
 #include "kernels/device_info.h"
 #include "kernels/matmul_limits.h"
 #include "kernels/timing.h"
 #include "methods/device_stream.h"
 #include "methods/half_type.h"
+#include "methods/matmul_device.h"
+#include "methods/packed_copies.h"
 #include "tests/support/matmul_problem.h"
 #include "tests/support/message.h"
 

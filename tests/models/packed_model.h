@@ -58,6 +58,11 @@ class PackedModel {
     packed_.write();
     return open_model(packed_.path(), {.dtype = "float32", .checkpoint_format = checkpoint_format});
   }
+  std::unique_ptr<CausalLm> open_with(const std::string& backend, const std::string& dtype,
+                                      at::Device device = at::kCPU) const {
+    packed_.write();
+    return open_model(packed_.path(), {.dtype = dtype, .device = device, .backend = backend});
+  }
   std::string open_error(const std::string& checkpoint_format = "auto") const {
     return message_of([&] { open(checkpoint_format); });
   }

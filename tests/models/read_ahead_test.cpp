@@ -28,7 +28,7 @@ TEST(ReadAhead, GivesTheBlockThatWasStartedAndNoOther) {
   EXPECT_TRUE(ahead.take(2).empty());
   auto tensors = ahead.take(1);
   EXPECT_THAT(tensors, UnorderedElementsAre(Key("a"), Key("bcd")));
-  EXPECT_TRUE(at::equal(tensors["bcd"], at::full({2}, 3.0)));
+  EXPECT_TRUE(at::equal(std::get<at::Tensor>(tensors["bcd"]), at::full({2}, 3.0)));
   EXPECT_TRUE(ahead.take(1).empty()) << "it is given once";
   ahead.start(3, {"a"}, named);
   ahead.start(4, {"ab"}, named);

@@ -13,9 +13,11 @@
 #include "models/checkpoint.h"
 #include "models/packed_validate.h"
 #include "runner/cli.h"
+#include "runner/packed_evaluation.h"
 #include "runner/record.h"
 #include "tests/runner/run_program.h"
 #include "tests/runner/spawned_program.h"
+#include "tests/support/message.h"
 #include "tests/support/temporary_folder.h"
 
 namespace gptqb {
@@ -151,6 +153,56 @@ TEST_F(Save, TheFolderIsTheModelThatWasMeasured) {
 
 // PK-20, PK-21, and the widest use of the format: groups in sweep order, layers of their own,
 // shards, and a model of bfloat16.
+// CQ-style checks of codes cannot see a kernel that multiplies wrongly: both paths are measured.
+TEST_F(Save, BothPathsAreMeasured) {
+  const std::string lines = std::string(kCalibration) +
+                            "method: {name: gptq, act_order: true}\n"
+                            "quant: {bits: 3, group_size: 64, symmetric: false}\n" +
+                            save();
+  ASSERT_EQ(run("both", lines, kModel, "float32").code, kExitOk);
+  const Record both = record("both");
+  const auto dequantized = find_metric(both, "perplexity.builtin");
+  const auto packed = find_metric(both, "perplexity_packed.builtin");
+  const auto difference = find_metric(both, "packed_difference.builtin");
+  ASSERT_TRUE(dequantized && packed && difference);
+  EXPECT_EQ(packed->count, dequantized->count);
+  EXPECT_NE(packed->value, dequantized->value) << "float16 by kernels, float32 dequantized";
+  EXPECT_NEAR(std::log(packed->value) - std::log(dequantized->value), difference->value, 1e-9);
+  EXPECT_LT(std::abs(difference->value), kPackedLossBound / 10);
+  EXPECT_EQ(both.policies.at("packed_products"), "cpu_rows");
+  EXPECT_THAT(both.notes, Contains(HasSubstr("the model computes in float32, packed kernels in "
+                                             "float16")));
+
+  // The folder by itself, by the same kernels.
+  ASSERT_EQ(run("kernels", "method: {name: none}\n", packed_, "float16, backend: packed").code,
+            kExitOk);
+  EXPECT_EQ(metric("kernels", "perplexity.builtin"), packed->value);
+  EXPECT_EQ(record("kernels").policies.at("packed_products"), "cpu_rows");
+  const Outcome wide = run("wide", "method: {name: none}\n", packed_, "float32, backend: packed");
+  EXPECT_EQ(wide.code, kExitFailed);
+  EXPECT_THAT(record("wide").reason,
+              HasSubstr("expected a model of float16 or bfloat16 for packed products"));
+}
+
+TEST_F(Save, APackedPathThatIsFarOffFailsTheCell) {
+  ASSERT_EQ(run("far", std::string(kCalibration) +
+                           "method: {name: gptq}\nquant: {bits: 4, group_size: 64, symmetric: "
+                           "true}\n" +
+                           save())
+                .code,
+            kExitOk);
+  Record made = record("far");
+  const Cell cell = Cell::from_json(made.cell);
+  InputCache cache(folder_, folder_);
+  RunOptions options;
+  const PreparedCell prepared = prepare_cell(cell, cache, options);
+  for (Metric& metric : made.metrics)
+    if (metric.name == "perplexity.builtin")
+      for (double& loss : metric.samples) loss += 2 * kPackedLossBound;
+  EXPECT_THAT(test::message_of([&] { evaluate_saved(packed_, cell, prepared, options, made); }),
+              AllOf(HasSubstr("packed_difference.builtin]"), HasSubstr("by cpu_rows")));
+}
+
 TEST_F(Save, OverridesActOrderAndShards) {
   const Outcome outcome = run("made",
                               std::string(kCalibration) +

@@ -1,4 +1,4 @@
-#include "eval/packed_copies.h"
+#include "methods/packed_copies.h"
 
 #include "kernels/packed_layout.h"
 

@@ -1,4 +1,4 @@
-// A packed weight on a device, as often as a measurement needs it.
+// A packed weight on a device, as often as a measurement needs it; once for a model.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,14 +13,19 @@ namespace gptqb {
 
 class PackedCopies {
  public:
-  // Packs `view` in `layout` (kernels/packed_layout.h) on the host, and copies it to `device`.
-  // `copies(bytes)` says how many copies of `bytes` each. Throws Error if it cannot be packed so.
+  // Packs `view` in `layout` (kernels/packed_layout.h), one copy on the host. Throws Error if it
+  // cannot be packed so.
+  PackedCopies(std::string_view layout, const kernels::QuantView& view);
+  // The same, then put().
   template <class Copies>
   PackedCopies(std::string_view layout, const kernels::QuantView& view, at::Device device,
                const Copies& copies)
       : PackedCopies(layout, view) {
     put(device, copies(bytes()));
   }
+
+  // Moves it to `device`, `copies` times there.
+  void put(at::Device device, int64_t copies);
 
   int64_t bytes() const { return parts_.total(); }  // of one copy
   int64_t copies() const { return memory_.size(0); }
@@ -29,9 +34,6 @@ class PackedCopies {
   kernels::PackedView view(int64_t copy) const;
 
  private:
-  PackedCopies(std::string_view layout, const kernels::QuantView& view);
-  void put(at::Device device, int64_t copies);
-
   kernels::PackedShape shape_;
   kernels::PackedBytes parts_;
   at::Tensor memory_;  // [copies, bytes], uint8

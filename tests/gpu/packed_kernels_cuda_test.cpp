@@ -1,0 +1,56 @@
+// A packed folder as a model on a GPU: products by kernels for tensor cores, as near to exact
+// weights as dequantizing is, the same bits twice.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/models/packed_model.h"
+
+namespace gptqb::test {
+namespace {
+
+using Kind = PackedModel::Kind;
+
+constexpr const char* kDevice = "cuda:0";
+
+at::Tensor ids(int64_t tokens) {
+  return at::arange(tokens, at::kLong).mul(7919).remainder(97).add(3).unsqueeze(0);
+}
+
+double distance(const at::Tensor& a, const at::Tensor& b) {
+  return (a.cpu().to(at::kDouble) - b.to(at::kDouble)).norm().item<double>();
+}
+
+class PackedKernelsCuda : public testing::TestWithParam<std::tuple<Kind, int64_t>> {};
+
+// 1 and 8 tokens are those of decoding; 100 is no multiple of a tile.
+TEST_P(PackedKernelsCuda, AreAsNearAsDequantizedWeights) {
+  const auto [kind, bits] = GetParam();
+  for (const char* dtype : {"float16", "bfloat16"})
+    for (const bool act_order : {false, true}) {
+      const PackedModel model(kind, {.bits = bits,
+                                     .group_size = bits == 8 ? -1 : 16,
+                                     .symmetric = bits == 4,
+                                     .act_order = act_order && bits != 8});
+      const auto exact = model.open();
+      const auto dequantized = model.open_with("dense", dtype, at::Device(kDevice));
+      const auto packed = model.open_with("packed", dtype, at::Device(kDevice));
+      for (const int64_t tokens : {1, 8, 100}) {
+        SCOPED_TRACE(std::string(dtype) + ", tokens " + std::to_string(tokens));
+        const at::Tensor wanted = run_model(*exact, ids(tokens));
+        const at::Tensor got = run_model(*packed, ids(tokens));
+        EXPECT_LE(distance(got, wanted),
+                  1.5 * distance(run_model(*dequantized, ids(tokens)), wanted));
+        EXPECT_TRUE(at::equal(run_model(*packed, ids(tokens)), got));
+      }
+      EXPECT_FALSE(packed->kernels_run().empty());
+      for (const auto& [kernel, count] : packed->kernels_run())
+        EXPECT_THAT(kernel, testing::AnyOf("cuda_strips", "cuda_tiles", "cuda_wide")) << count;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(, PackedKernelsCuda,
+                         testing::Combine(testing::Values(Kind::kV1, Kind::kV2, Kind::kCompressed),
+                                          testing::Values(2, 3, 4, 8)));
+
+}  // namespace
+}  // namespace gptqb::test
