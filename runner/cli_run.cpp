@@ -1,6 +1,7 @@
 // run, plan and rerun.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
@@ -132,13 +133,18 @@ int run_command(const RunCommandOptions& options, std::ostream& out, std::ostrea
 }
 
 int plan_command(const FileOptions& options, std::ostream& out) {
-  for (const Plan& plan : plans_of(options)) {
+  std::vector<Plan> plans = plans_of(options);
+  std::vector<std::string> missing;  // each once: the tables of a paper share their inputs
+  for (Plan& plan : plans) {
     const ModelChecks checks = check_models(plan, "");
+    for (const std::string& sentence : look_for_inputs(plan, data_root(), ""))
+      if (std::find(missing.begin(), missing.end(), sentence) == missing.end())
+        missing.push_back(sentence);
     out << plan_table(plan) << memory_lines(plan, checks.sizes);
     for (const std::string& sentence : checks.broken) out << "broken: " << sentence << '\n';
-    for (const std::string& sentence : missing_inputs(plan, data_root(), ""))
-      out << "missing: " << sentence << '\n';
   }
+  if (plans.size() > 1) out << plan_totals(plans);
+  for (const std::string& sentence : missing) out << "missing: " << sentence << '\n';
   return kExitOk;
 }
 

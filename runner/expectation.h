@@ -19,7 +19,17 @@ struct Expectation {
   std::string source;      // where the value was published
   std::string confidence;  // how sure the value is, in the words of the experiment file
   std::string where;       // the entry's `where` as text: "method.name: gptq, quant.bits: 4"
-  Position position;       // of the entry
+  std::string note;        // what a reader must know beside the value: another printing of it ...
+  // How the cell's data or settings differ from what the value stands on; then it gets no verdict.
+  std::string variant;
+  Position position;  // of the entry
 };
+
+// Whether `metric` is a duration: a published one depends on the device, and gets a ratio instead
+// of a verdict.
+inline bool is_time(const std::string& metric) {
+  return metric.starts_with("seconds.") || metric.starts_with("busy_seconds.") ||
+         metric.starts_with("decode.ms_");
+}
 
 }  // namespace gptqb

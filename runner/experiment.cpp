@@ -6,6 +6,7 @@
 
 #include "common/atomic_file.h"
 #include "common/text.h"
+#include "runner/expect_reader.h"
 #include "runner/schema.h"
 
 namespace gptqb {
@@ -69,7 +70,8 @@ class Reader {
         if (const auto value = convert(*find_key("calibration.seed"), item, faults_))
           result.seeds.push_back({*value, item.position});
     if (const YamlNode* expect = document.find("expect"))
-      for (const YamlNode& item : list_of("expect", *expect)) read_expectation(item, result);
+      for (const YamlNode& item : list_of("expect", *expect))
+        read_expectation(item, where_reader("expect.where"), faults_, result);
     read_command_line(result);
     check_document(result);
     return result;
@@ -87,6 +89,11 @@ class Reader {
       flatten(node, "", Place::kCell, out);
     else
       faults_.add(node.position, key, "expected a map of keys, got " + node.describe());
+  }
+
+  // For maps of settings that name cells.
+  ReadSettings where_reader(const std::string& key) {
+    return [this, key](const YamlNode& node, Settings& out) { read_map(key, node, out); };
   }
 
   // Reports `full`, found under `prefix` ("quant."), as unknown.
@@ -180,6 +187,7 @@ class Reader {
       out[spec.key] = {spec.default_value, position};
       return;
     }
+    faults_.add(position, section, "expected options, got none");
   }
 
   void read_sweep(const YamlNode& map, const std::string& prefix, Experiment& out) {
@@ -214,103 +222,6 @@ class Reader {
         out.sweep.emplace_back(full, std::move(values));
       }
     }
-  }
-
-  // A finite number of an `expect` entry, or nothing after a fault.
-  std::optional<double> number(const std::string& key, const YamlNode& node, double min) {
-    KeySpec spec;
-    spec.key = key;
-    spec.type = KeyType::kFloat;
-    spec.range.min = min;
-    const auto value = convert(spec, node, faults_);
-    if (!value) return std::nullopt;
-    return value->get<double>();
-  }
-
-  std::string text(const std::string& key, const YamlNode& node) {
-    KeySpec spec;
-    spec.key = key;
-    spec.type = KeyType::kText;
-    const auto value = convert(spec, node, faults_);
-    return value ? value->get<std::string>() : "";
-  }
-
-  void read_tolerance(const YamlNode& node, Expectation& out) {
-    static const std::vector<std::string> kKeys = {"absolute", "relative"};
-    if (!node.is_map() || node.entries.size() != 1) {
-      faults_.add(
-          node.position, "expect.tolerance",
-          "expected {absolute: X} or {relative: X}, got " +
-              (node.is_map() ? std::to_string(node.entries.size()) + " keys" : node.describe()));
-      return;
-    }
-    const YamlEntry& entry = node.entries[0];
-    const std::string key = "expect.tolerance." + entry.key;
-    if (entry.key == "absolute")
-      out.tolerance_absolute = number(key, entry.value, 0);
-    else if (entry.key == "relative")
-      out.tolerance_relative = number(key, entry.value, 0);
-    else
-      faults_.add(entry.position, key, unknown_name(entry.key, kKeys));
-  }
-
-  void read_expectation(const YamlNode& node, Experiment& out) {
-    static const std::vector<std::string> kKeys = {"where",   "metric",   "value",  "tolerance",
-                                                   "at_most", "at_least", "source", "confidence"};
-    if (!node.is_map()) {
-      faults_.add(node.position, "expect",
-                  "expected {where, metric, value, tolerance, source}, got " + node.describe());
-      return;
-    }
-    const double any = -std::numeric_limits<double>::infinity();
-    Settings where;
-    Expectation expectation;
-    expectation.position = node.position;
-    for (const YamlEntry& entry : node.entries) {
-      const std::string key = "expect." + entry.key;
-      if (entry.key == "where")
-        read_map(key, entry.value, where);
-      else if (entry.key == "metric")
-        expectation.metric = text(key, entry.value);
-      else if (entry.key == "value")
-        expectation.value = number(key, entry.value, any);
-      else if (entry.key == "tolerance")
-        read_tolerance(entry.value, expectation);
-      else if (entry.key == "at_most")
-        expectation.at_most = number(key, entry.value, any);
-      else if (entry.key == "at_least")
-        expectation.at_least = number(key, entry.value, any);
-      else if (entry.key == "source")
-        expectation.source = text(key, entry.value);
-      else if (entry.key == "confidence")
-        expectation.confidence = text(key, entry.value);
-      else
-        faults_.add(entry.position, key, unknown_name(entry.key, kKeys));
-    }
-    std::vector<std::string> parts;
-    for (const auto& [key, setting] : where)
-      parts.push_back(key + ": " + value_text(setting.value));
-    expectation.where = join(parts, ", ");
-
-    if (node.find("metric") == nullptr)
-      faults_.add(node.position, "expect", "expected a `metric`, got none");
-    const int ways = (node.find("value") != nullptr) + (node.find("at_most") != nullptr) +
-                     (node.find("at_least") != nullptr);
-    if (ways != 1)
-      faults_.add(
-          node.position, "expect",
-          "expected one of value, at_most and at_least; got " + std::to_string(ways) + " of them");
-    const bool tolerance = node.find("tolerance") != nullptr;
-    // A published time gets a ratio and no verdict.
-    const bool time = expectation.metric.starts_with("seconds.") && !tolerance;
-    if (ways == 1 && !time && (node.find("value") != nullptr) != tolerance)
-      faults_.add(
-          node.position, "expect",
-          tolerance
-              ? "expected a `tolerance` only beside `value`, got one beside a bound"
-              : "expected a `tolerance` beside `value`, got none. Add tolerance: {absolute: X} "
-                "or {relative: X}");
-    out.expect.emplace_back(std::move(where), std::move(expectation));
   }
 
   void read_command_line(Experiment& out) {

@@ -1,5 +1,6 @@
 // What a cell needs and does not find.
 #include <algorithm>
+#include <map>
 
 #include "common/error.h"
 #include "datasets/text_source.h"
@@ -16,6 +17,28 @@ void add(std::vector<std::string>& sentences, const std::string& sentence) {
     sentences.push_back(sentence);
 }
 
+// The repository on the Hugging Face hub of the model that is usually kept under `name`; "" if none
+// is known.
+std::string hub_repository(const std::string& name) {
+  if (name == "bloom-176b") return "bigscience/bloom";
+  if (name.starts_with("bloom-")) return "bigscience/" + name;
+  if (name.starts_with("opt-")) return "facebook/" + name;
+  if (name.starts_with("llama-2-")) return "meta-llama/L" + name.substr(1) + "-hf";
+  if (name.starts_with("llama-") && !name.starts_with("llama-3-")) return "huggyllama/" + name;
+  return "";
+}
+
+std::string how_to_get(const std::string& name) {
+  if (name == "smollm2-135m") return "scripts/get_smollm2 makes it";
+  if (name == "opt-175b")
+    return "Meta hands its weights out on request (facebookresearch/metaseq, projects/OPT); "
+           "convert them to that layout";
+  const std::string repository = hub_repository(name);
+  return "Put config.json, the safetensors and the tokenizer files of " +
+         (repository.empty() ? "that model" : repository) +
+         " there (by `huggingface-cli download`, or a copy)";
+}
+
 void check_model(const ModelSpec& model, const fs::path& base,
                  std::vector<std::string>& sentences) {
   if (model.path.empty()) return;
@@ -27,9 +50,7 @@ void check_model(const ModelSpec& model, const fs::path& base,
   std::string sentence = "model: expected the Hugging Face folder of " + name + " at " +
                          folder.string() + ", got " +
                          (fs::exists(folder, ignored) ? "a folder without config.json" : "none") +
-                         ". Put config.json, the safetensors and the tokenizer files of that model "
-                         "there (by `huggingface-cli "
-                         "download`, or a copy)";
+                         ". " + how_to_get(name);
   if (model.path_unexpanded != model.path)
     sentence += ", or set the variable: model.path is " + model.path_unexpanded;
   add(sentences, sentence);
@@ -74,20 +95,19 @@ std::vector<std::string> missing_inputs(const Cell& cell, const fs::path& data_r
   return sentences;
 }
 
-std::vector<std::string> missing_inputs(const Plan& plan, const fs::path& data_root,
-                                        const fs::path& base) {
+std::vector<std::string> look_for_inputs(Plan& plan, const fs::path& data_root,
+                                         const fs::path& base) {
   std::vector<std::string> sentences;
-  std::vector<std::string> known;  // inputs that were looked at: cells share most of theirs
-  for (const PlannedCell& planned : plan.cells) {
+  std::map<std::string, std::vector<std::string>> known;  // cells share most of their inputs
+  for (PlannedCell& planned : plan.cells) {
     if (!planned.skip_reason.empty()) continue;
     std::string inputs;
     for (const char* key : {"model.path", "calibration.dataset", "evaluate.perplexity.datasets",
                             "evaluate.divergence.datasets"})
       inputs += planned.cell.setting(key) + "\n";
-    if (std::find(known.begin(), known.end(), inputs) != known.end()) continue;
-    known.push_back(inputs);
-    for (const std::string& sentence : missing_inputs(planned.cell, data_root, base))
-      add(sentences, sentence);
+    if (!known.contains(inputs)) known[inputs] = missing_inputs(planned.cell, data_root, base);
+    planned.missing = known[inputs];
+    for (const std::string& sentence : planned.missing) add(sentences, sentence);
   }
   return sentences;
 }

@@ -20,7 +20,7 @@ void put(Settings& target, const Settings& source) {
 }
 
 // Every combination of cells, sweep and seeds; the last key of the sweep changes fastest, seeds
-// fastest of all.
+// fastest of all. Without what --set says.
 std::vector<Settings> combinations(const Experiment& experiment) {
   std::vector<Settings> result;
   std::vector<Settings> starts = experiment.cells;
@@ -43,8 +43,24 @@ std::vector<Settings> combinations(const Experiment& experiment) {
     }
     result.insert(result.end(), grown.begin(), grown.end());
   }
-  for (Settings& settings : result) put(settings, experiment.forced);
   return result;
+}
+
+// How --set changed what the cell `now` is calibrated and scored on against the file's own
+// settings;
+// "" if it did not.
+std::string changed_data(const Settings& stated, const Values& now) {
+  Faults ignored;
+  const Values before = with_defaults(stated, ignored);
+  std::vector<std::string> changes;
+  for (const auto& [key, value] : now) {
+    const bool data = key.starts_with("evaluate.") || key.starts_with("calibration.");
+    if (!data || key.ends_with(".batch")) continue;
+    const auto old = before.find(key);
+    if (old == before.end() || old->second != value)
+      changes.push_back(key + " = " + value_text(value));
+  }
+  return changes.empty() ? "" : "under --set, " + join(changes, ", ");
 }
 
 bool matches(const Settings& where, const Values& values) {
@@ -76,12 +92,16 @@ std::string nearest_miss(const Settings& where, const std::vector<Values>& cells
   return ". Each value occurs, but not in one cell";
 }
 
-// Names of the metrics that an evaluator on token windows gives in this cell.
+// Names of the metrics that an evaluator on texts or tasks gives in this cell.
 std::vector<std::string> metrics_of_evaluator(const std::string& evaluator, const Values& cell) {
   static const std::vector<std::string> kPerplexity = {""};
   static const std::vector<std::string> kDivergence = {
       ".mean_kl", ".p99_kl", ".max_kl", ".top1_agreement", ".right_token_probability_change"};
   std::vector<std::string> names;
+  const auto tasks = cell.find("evaluate." + evaluator + ".tasks");
+  if (tasks != cell.end())
+    for (const json& task : tasks->second)
+      names.push_back(evaluator + "." + task.get<std::string>());
   const auto datasets = cell.find("evaluate." + evaluator + ".datasets");
   if (datasets == cell.end()) return names;
   for (const json& dataset : datasets->second)
@@ -97,11 +117,11 @@ std::vector<std::string> metrics_of_evaluator(const std::string& evaluator, cons
 // them.
 std::string unknown_metric(const std::string& metric, const Values& cell) {
   static const std::vector<std::string> kFamilies = {
-      "perplexity.",      "seconds.",    "busy_seconds.", "bytes.",
-      "bits_per_weight.", "divergence.", "decode.",       "layer."};
+      "perplexity.", "seconds.",  "busy_seconds.", "bytes.", "bits_per_weight.",
+      "divergence.", "accuracy.", "decode.",       "layer."};
   for (const std::string& family : kFamilies) {
     if (metric.compare(0, family.size(), family) != 0 || metric.size() == family.size()) continue;
-    if (family != "perplexity." && family != "divergence.") return "";
+    if (family != "perplexity." && family != "divergence." && family != "accuracy.") return "";
     const std::string evaluator = family.substr(0, family.size() - 1);
     const std::vector<std::string> labels = metrics_of_evaluator(evaluator, cell);
     if (std::find(labels.begin(), labels.end(), metric) != labels.end()) return "";
@@ -161,7 +181,9 @@ class Planner {
   void add_cells(Plan& result) {
     std::vector<bool> used(experiment_.exclude.size(), false);
     std::set<std::string> seen;
-    for (const Settings& settings : combinations(experiment_)) {
+    for (const Settings& stated : combinations(experiment_)) {
+      Settings settings = stated;
+      put(settings, experiment_.forced);
       const Values full = with_defaults(settings, faults_);
       if (const auto rules = settings.find("overrides");
           rules != settings.end() && !rules->second.value.empty())
@@ -183,6 +205,7 @@ class Planner {
         continue;
       }
       values_.push_back(values);
+      changes_.push_back(experiment_.forced.empty() ? "" : changed_data(stated, values));
     }
     for (size_t i = 0; i < used.size(); ++i) {
       if (used[i]) continue;
@@ -214,7 +237,7 @@ class Planner {
   }
 
   // Every entry must be able to get a verdict; under --set cells may have moved away from it, which
-  // is a note.
+  // is a note, or be of other data, which the verdict says.
   void check_expectations(Plan& result) {
     expectations_.resize(values_.size());
     int64_t idle = 0;
@@ -224,9 +247,12 @@ class Planner {
         if (!matches(where, values_[i])) continue;
         matched = true;
         const std::string fault = unknown_metric(expectation.metric, values_[i]);
-        if (fault.empty())
-          expectations_[i].push_back(expectation);
-        else if (experiment_.forced.empty())
+        const bool other_data = expectation.value && !changes_[i].empty();
+        if (fault.empty() || other_data) expectations_[i].push_back(expectation);
+        if (other_data && expectation.variant.empty())
+          expectations_[i].back().variant = changes_[i];
+        if (fault.empty() || other_data) continue;
+        if (experiment_.forced.empty())
           faults_.add(expectation.position, "expect.metric", fault);
         else
           matched = false;
@@ -302,8 +328,9 @@ class Planner {
   const Experiment& experiment_;
   const PlanOptions& options_;
   Faults faults_;
-  Setting rules_;               // `overrides` of some cell; null: none has any
-  std::vector<Values> values_;  // of each cell, duplicates merged
+  Setting rules_;                     // `overrides` of some cell; null: none has any
+  std::vector<Values> values_;        // of each cell, duplicates merged
+  std::vector<std::string> changes_;  // of each: changed_data(), if there is a --set
   std::vector<std::vector<Expectation>> expectations_;
 };
 

@@ -18,6 +18,7 @@ struct PlannedCell {
   Cell cell;
   std::string skip_reason;  // empty: the cell runs. Else its record is `skipped` with this reason
   std::vector<Expectation> expectations;
+  std::vector<std::string> missing{};  // missing_inputs() of it, where they were looked for
 };
 
 struct Plan {
@@ -49,9 +50,12 @@ struct PlanOptions {
 // a checkpoint that cannot be.
 Plan make_plan(const Experiment& experiment, const PlanOptions& options);
 
-// The plan as text: a line a cell with its id and the settings in which cells differ, then what is
-// skipped and why.
+// The plan as text: a line a cell with its id, the settings in which cells differ and the values it
+// is held against, then whether it runs, or why not.
 std::string plan_table(const Plan& plan);
+
+// Sums over several plans, in one line: "total: 3 experiments, 40 cells: ...".
+std::string plan_totals(const std::vector<Plan>& plans);
 
 // What must be put in place before `cell` can run: a sentence each for a model folder without
 // config.json and for each dataset, saying where it was looked for and how to get it. `data_root`:
@@ -60,8 +64,9 @@ std::string plan_table(const Plan& plan);
 std::vector<std::string> missing_inputs(const Cell& cell, const std::filesystem::path& data_root,
                                         const std::filesystem::path& base);
 
-// The same of all cells of `plan` that would run, each sentence once.
-std::vector<std::string> missing_inputs(const Plan& plan, const std::filesystem::path& data_root,
-                                        const std::filesystem::path& base);
+// The same for each cell of `plan` that would run, put into its `missing`. Returns each sentence
+// once.
+std::vector<std::string> look_for_inputs(Plan& plan, const std::filesystem::path& data_root,
+                                         const std::filesystem::path& base);
 
 }  // namespace gptqb

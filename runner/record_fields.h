@@ -170,6 +170,8 @@ void describe(V& v, Either<Expectation> auto& expectation) {
   v("source", expectation.source);
   v("confidence", expectation.confidence);
   v("where", expectation.where);
+  v.optional("note", expectation.note);
+  v.optional("variant", expectation.variant);
 }
 
 template <class V>

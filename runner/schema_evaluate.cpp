@@ -92,6 +92,15 @@ void append_evaluate(std::vector<KeySpec>& table) {
       planned(with_default(plain(latency + "teacher_forced", KeyType::kBool, Scope::kCell, "",
                                  "feed given tokens instead of generated ones"),
                            false)));
+  KeySpec tasks = word(
+      "evaluate.accuracy.tasks",
+      {"lambada", "piqa", "arc_easy", "arc_challenge", "storycloze", "mmlu", "squad", "imagenet"},
+      nullptr,
+      "what is answered, in percent: of the paper's zero-shot tables the accuracy "
+      "they print, of squad F1, of imagenet top-1");
+  tasks.arity = Arity::kList;
+  tasks.default_text = "required";
+  table.push_back(planned(tasks));
 }
 
 }  // namespace gptqb::schema

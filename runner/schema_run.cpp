@@ -56,7 +56,9 @@ void append_structures(std::vector<KeySpec>& table) {
   table.push_back(
       plain("expect", KeyType::kStructure, Scope::kDocument, "[]",
             "list of `{where, metric, value with tolerance.{absolute or relative}, or at_most, or "
-            "at_least, source, confidence}`; each gets a verdict"));
+            "at_least, source, confidence, note, variant}`; each gets a verdict, but for a value "
+            "of other data, as `variant` says. A row of a table: `values` in the order of the "
+            "swept key `along`, null where there is none, for all one tolerance or a list"));
 }
 
 void append_executor(std::vector<KeySpec>& table) {

@@ -49,12 +49,11 @@ std::string deviation_text(double deviation, double target) {
 
 // Time and memory are what made-up weights are good for.
 bool measures_resources(const std::string& metric) {
-  return metric.starts_with("seconds.") || metric.starts_with("busy_seconds.") ||
-         metric.starts_with("bytes.");
+  return is_time(metric) || metric.starts_with("bytes.") || metric.starts_with("decode.");
 }
 
 bool published_time(const Expectation& expectation) {
-  return expectation.value && expectation.metric.rfind("seconds.", 0) == 0;
+  return expectation.value && is_time(expectation.metric);
 }
 
 }  // namespace
@@ -83,6 +82,8 @@ Verdict judge(const Expectation& expectation, const std::string& cell_id,
   verdict.metric = expectation.metric;
   verdict.expected = expectation_text(expectation);
   verdict.source = expectation.source;
+  if (!expectation.note.empty())
+    verdict.source += (verdict.source.empty() ? "" : "; ") + expectation.note;
   verdict.where = expectation.where;
   const auto settle = [&](Outcome outcome, const std::string& reason) {
     verdict.outcome = outcome;
@@ -98,6 +99,8 @@ Verdict judge(const Expectation& expectation, const std::string& cell_id,
   if (record->status == CellStatus::kFailed)
     return settle(Outcome::kNotRun, "the cell failed: " + record->reason);
   const std::optional<Metric> metric = find_metric(*record, expectation.metric);
+  const bool other = !expectation.variant.empty();
+  if (!metric && other) return settle(Outcome::kNotComparable, expectation.variant);
   if (!metric) return settle(Outcome::kFail, "the record has no such metric");
   if (!std::isfinite(metric->value))
     return settle(Outcome::kFail, "measured " + number_text(metric->value) +
@@ -107,6 +110,7 @@ Verdict judge(const Expectation& expectation, const std::string& cell_id,
   verdict.measured = metric->value;
   verdict.deviation = metric->value - target;
   verdict.deviation_text = deviation_text(*verdict.deviation, target);
+  if (other) return settle(Outcome::kNotComparable, expectation.variant);
   if (is_synthetic(*record) && !measures_resources(expectation.metric))
     return settle(Outcome::kNotComparable, "the model's weights are synthetic");
   if (published_time(expectation)) {

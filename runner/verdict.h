@@ -24,17 +24,19 @@ struct Verdict {
   std::string deviation_text;       // "+0.02 (+0.3 %)"; for a published time "1.7 x"
   Outcome outcome = Outcome::kNotRun;
   std::string reason;  // empty for PASS
-  std::string source;
+  std::string source;  // and the expectation's note
   std::string where;
 };
 
 // Judges one expectation of a cell by its record (null: the cell has none yet).
-//   FAIL            outside the tolerance or bound, or not finite
-//   FAIL            also a finished cell whose record lacks the metric: a gate that cannot be
-//   judged holds nothing not run         no record, or a failed or skipped cell not supported   the
-//   cell was skipped because this program cannot do it yet not comparable  a published time
-//   (seconds.* with `value`: a ratio is given instead, both devices matter), or a
-//                   synthetic model
+//   FAIL            outside the tolerance or bound, or not finite; also a finished cell whose
+//   record
+//                   lacks the metric: a gate that cannot be judged holds nothing
+//   not run         no record, or a failed or skipped cell
+//   not supported   the cell was skipped because this program cannot do it yet
+//   not comparable  a published time (is_time() with `value`: a ratio is given instead, both
+//   devices
+//                   matter), a synthetic model, or other data than the value stands on (`variant`)
 // A value on the border of its tolerance passes (by a rounding error of 1e-12 of the value).
 Verdict judge(const Expectation& expectation, const std::string& cell_id,
               const std::string& experiment, const Record* record);

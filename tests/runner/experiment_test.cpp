@@ -252,6 +252,49 @@ TEST(Experiment, ExpectEntries) {
   EXPECT_EQ(read.expect[1].second.at_most, 15.0);
 }
 
+// A line of a published table is one entry; the sweep says what its columns are.
+TEST(Experiment, ARowOfValuesStandsAlongASweptKey) {
+  const Experiment read = parse(
+      "name: k\nmethod: {name: gptq}\n"
+      "sweep: {model.path: [/a, /b, /c], quant.bits: [4, 3]}\n"
+      "expect:\n"
+      "  - {where: {quant.bits: 3}, along: model.path, metric: perplexity.c4, values: [5.5, null, "
+      "1.3e+3], tolerance: {relative: [0.01, 0.01, 0.05]}, source: T3, note: as printed}\n"
+      "  - {along: quant.bits, metric: perplexity.c4, values: [1, 2], tolerance: {absolute: "
+      "0.1}}\n");
+  ASSERT_EQ(read.expect.size(), 4u) << "null is no value";
+  EXPECT_EQ(read.expect[0].second.value, 5.5);
+  EXPECT_EQ(read.expect[0].second.tolerance_relative, 0.01);
+  EXPECT_EQ(read.expect[0].second.where, "model.path: /a, quant.bits: 3");
+  EXPECT_EQ(read.expect[0].second.note, "as printed");
+  EXPECT_EQ(read.expect[1].second.value, 1300.0);
+  EXPECT_EQ(read.expect[1].second.tolerance_relative, 0.05);
+  EXPECT_EQ(read.expect[1].first.at("model.path").value, "/c");
+  EXPECT_EQ(read.expect[3].second.tolerance_absolute, 0.1);
+  EXPECT_EQ(read.expect[3].second.where, "quant.bits: 3");
+}
+
+TEST(Experiment, ARowThatDoesNotFitItsColumnsIsAnError) {
+  const auto fault = [](const std::string& entry) {
+    return fault_of(
+        "name: k\nmodel: {path: /m}\nmethod: {name: gptq}\nsweep: {quant.bits: [4, "
+        "3]}\nexpect: [{metric: a, " +
+        entry + "}]\n");
+  };
+  EXPECT_THAT(fault("along: quant.bits, values: [1], tolerance: {absolute: 1}"),
+              HasSubstr("for each of the 2 values of quant.bits, got 1"));
+  EXPECT_THAT(fault("along: quant.group_size, values: [1, 2], tolerance: {absolute: 1}"),
+              HasSubstr("expected a key of `sweep` along which the values stand, got "
+                        "'quant.group_size'"));
+  EXPECT_THAT(fault("values: [1, 2], tolerance: {absolute: 1}"), HasSubstr("stand, got none"));
+  EXPECT_THAT(fault("along: quant.bits, values: [1, 2], tolerance: {absolute: [1, 2, 3]}"),
+              HasSubstr("one for each of the 2 values, got 3"));
+  EXPECT_THAT(fault("along: quant.bits, value: 1, tolerance: {absolute: 1}"),
+              HasSubstr("expected `along` only beside `values`"));
+  EXPECT_THAT(fault("along: quant.bits, values: 1, tolerance: {absolute: 1}"),
+              HasSubstr("expected a list of numbers, got '1'"));
+}
+
 TEST(Experiment, ExpectEntriesThatCannotBeJudged) {
   const auto fault = [](const std::string& entry) {
     return fault_of(std::string(kGood) + "expect: [" + entry + "]\n");
@@ -259,7 +302,7 @@ TEST(Experiment, ExpectEntriesThatCannotBeJudged) {
   EXPECT_THAT(fault("{value: 1, tolerance: {absolute: 1}}"),
               HasSubstr("expected a `metric`, got none"));
   EXPECT_THAT(fault("{metric: a}"),
-              HasSubstr("expected one of value, at_most and at_least; got 0 of them"));
+              HasSubstr("expected one of value, values, at_most and at_least; got 0 of them"));
   EXPECT_THAT(fault("{metric: a, value: 1, at_most: 2}"), HasSubstr("got 2 of them"));
   EXPECT_THAT(fault("{metric: a, value: 1}"),
               HasSubstr("expected a `tolerance` beside `value`, got none"));

@@ -24,7 +24,8 @@ namespace fs = std::filesystem;
 
 std::vector<fs::path> files() {
   std::vector<fs::path> result;
-  for (const auto& entry : fs::directory_iterator(fs::path(GPTQB_SOURCE_DIR) / "experiments"))
+  for (const auto& entry :
+       fs::recursive_directory_iterator(fs::path(GPTQB_SOURCE_DIR) / "experiments"))
     if (entry.path().extension() == ".yaml") result.push_back(entry.path());
   std::sort(result.begin(), result.end());
   return result;
@@ -44,7 +45,8 @@ TEST(Experiments, EveryFilePlansAndCarriesItsName) {
   EXPECT_GE(files().size(), 5u);
   for (const fs::path& file : files())
     for (const Experiment& experiment : load_experiments(file)) {
-      EXPECT_EQ(experiment.name, file.stem().string());
+      const bool paper = file.parent_path().filename() == "paper";
+      EXPECT_EQ(experiment.name, (paper ? "paper_" : "") + file.stem().string());
       EXPECT_GT(plan_of(experiment).cells.size(), 0u) << file;
     }
 }
@@ -127,7 +129,7 @@ TEST(Experiments, PaperRuntimeHoldsEveryPublishedTime) {
       {"bloom-1b7", 2.9}, {"bloom-3b", 5.2}, {"bloom-7b1", 10.0},   {"bloom-176b", 3.8 * 60},
       {"opt-13b", 20.9},  {"opt-30b", 44.9}, {"opt-66b", 1.6 * 60}, {"opt-175b", 4.2 * 60}};
   const auto documents =
-      load_experiments(fs::path(GPTQB_SOURCE_DIR) / "experiments/paper_runtime.yaml");
+      load_experiments(fs::path(GPTQB_SOURCE_DIR) / "experiments/paper/runtime.yaml");
   ASSERT_EQ(documents.size(), 3u);
   for (const Experiment& experiment : documents) {
     const Plan plan = plan_of(experiment);

@@ -23,7 +23,7 @@ TEST(MissingInputs, SaysWhatWhereAndHow) {
   const std::string text =
       "name: p\nmodel: {path: m}\nmethod: {name: gptq}\ncalibration: {dataset: wikitext2}\n"
       "evaluate: [{perplexity: {datasets: [c4, {name: o, source: \"text:o.txt\"}]}}]\n";
-  const Plan made = make_plan(parse_experiments(text, "p.yaml").at(0), build());
+  Plan made = make_plan(parse_experiments(text, "p.yaml").at(0), build());
   std::vector<std::string> missing = missing_inputs(made.cells[0].cell, base / "data", base);
   ASSERT_EQ(missing.size(), 4u);
   EXPECT_EQ(missing[0], "model: expected the Hugging Face folder of m at " + (base / "m").string() +
@@ -38,9 +38,32 @@ TEST(MissingInputs, SaysWhatWhereAndHow) {
   std::ofstream(base / "o.txt") << "text";
   fs::create_directories(base / "data/c4/en");
   std::ofstream(base / "data/c4/en/c4-validation.00000-of-00008.json.gz") << "only looked for";
-  missing = missing_inputs(made, base / "data", base);
+  missing = look_for_inputs(made, base / "data", base);
   ASSERT_EQ(missing.size(), 1u);
   EXPECT_THAT(missing[0], HasSubstr("wiki.train.raw"));
+  EXPECT_EQ(made.cells[0].missing, missing);
+  EXPECT_THAT(plan_table(made), HasSubstr("1 cell, 0 to run, 0 skipped, 1 not run as inputs"));
+  EXPECT_THAT(plan_table(made), HasSubstr("not run: inputs are missing"));
+}
+
+// Models of the paper, and where each is published.
+TEST(MissingInputs, SayWhereThePapersModelsAre) {
+  const std::vector<std::pair<std::string, std::string>> sources = {
+      {"opt-125m", "files of facebook/opt-125m there"},
+      {"opt-175b", "Meta hands its weights out on request"},
+      {"bloom-7b1", "files of bigscience/bloom-7b1 there"},
+      {"bloom-176b", "files of bigscience/bloom there"},
+      {"llama-30b", "files of huggyllama/llama-30b there"},
+      {"llama-2-7b", "files of meta-llama/Llama-2-7b-hf there"},
+      {"smollm2-135m", "scripts/get_smollm2 makes it"},
+      {"mine", "files of that model there"}};
+  for (const auto& [name, words] : sources) {
+    const auto cell =
+        Cell::from_json(R"({"model.path": "/nowhere/)" + name + R"(", "method.name": "none"})");
+    const auto missing = missing_inputs(cell, "", "");
+    ASSERT_EQ(missing.size(), 1u);
+    EXPECT_THAT(missing[0], HasSubstr(words));
+  }
 }
 
 TEST(MissingInputs, NamesTheVariableOfThePath) {
@@ -48,7 +71,8 @@ TEST(MissingInputs, NamesTheVariableOfThePath) {
   const auto experiments = parse_experiments(
       "name: p\nmodel: {path: \"${GPTQB_TEST_UNSET:-/nowhere}/m\"}\nmethod: {name: none}\n",
       "p.yaml");
-  const auto missing = missing_inputs(make_plan(experiments.at(0), build()), "", "");
+  Plan made = make_plan(experiments.at(0), build());
+  const auto missing = look_for_inputs(made, "", "");
   ASSERT_EQ(missing.size(), 1u);
   EXPECT_THAT(missing[0], HasSubstr("at /nowhere/m, got none"));
   EXPECT_THAT(missing[0],

@@ -130,6 +130,33 @@ TEST(VerdictTest, SyntheticWeightsAreNotComparable) {
             Outcome::kNotComparable);
 }
 
+TEST(VerdictTest, OtherDataAreNotComparable) {
+  Expectation expectation = expect_value(26.56, std::nullopt, 0.005);
+  expectation.variant = "a demo sample of C4";
+  expectation.note = "Table 9 prints 26.57";
+  const Verdict near = judged(expectation, 26.56);
+  EXPECT_EQ(near.outcome, Outcome::kNotComparable) << "equal by chance is no PASS";
+  EXPECT_EQ(near.reason, "a demo sample of C4");
+  EXPECT_EQ(near.source, "a paper; Table 9 prints 26.57");
+  EXPECT_EQ(judged(expectation, 99).outcome, Outcome::kNotComparable);
+  expectation.metric = "perplexity.c4";
+  EXPECT_EQ(judged(expectation, 99).outcome, Outcome::kNotComparable) << "it has no such metric";
+  Record sample = record("abc", "gptq", 4, 5.85, {1.7});
+  sample.expectations = {expectation};
+  EXPECT_EQ(record_from_json(to_json(sample), "x.json").expectations[0].variant,
+            "a demo sample of C4");
+}
+
+TEST(VerdictTest, PublishedLatenciesGetARatio) {
+  Record sample = record("abc", "gptq", 4, 5.85, {1.7});
+  sample.metrics.push_back(metric("decode.ms_per_token", 35.5));
+  Expectation published;
+  published.metric = "decode.ms_per_token";
+  published.value = 71;
+  EXPECT_EQ(judge(published, "abc", "tiny", &sample).outcome, Outcome::kNotComparable);
+  EXPECT_EQ(judge(published, "abc", "tiny", &sample).deviation_text, "0.500 x");
+}
+
 TEST(VerdictTest, RecordsCarryWhatTheyAreHeldAgainst) {
   Record sample = record("abc", "gptq", 4, 5.88, {1.7});
   sample.expectations = {expect_value(5.85, 0.05)};
