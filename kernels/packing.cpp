@@ -115,55 +115,83 @@ using Square = Codes[16];
   }
 }
 
-// 16 rows of a cache line's codes, in squares: rows may lie a multiple of 4096 bytes apart, where a
-// first-level cache holds no more than eight of their lines, so each is read and written once.
-constexpr int64_t kLine = 64;
-struct Line {
-  Square squares[4];
+// Some columns of 16 rows. Rows of a matrix may lie a multiple of 4096 bytes apart, where a
+// first-level cache holds no more than eight of their lines: they are copied in runs to where they
+// lie apart, and squares are taken from there.
+constexpr int64_t kRun = 128;
+struct Run {
+  alignas(64) uint8_t rows[16][kRun + 16];
 
-  void set_row(int64_t row, const uint8_t* codes, int64_t count) {
-    uint8_t all[kLine] = {};
-    if (count < kLine) {
-      std::copy(codes, codes + count, all);
-      codes = all;
+  // Absent rows and columns stay as they are. Whole runs are copied by a few instructions.
+  void read(const uint8_t* codes, int64_t stride, int64_t rows_there, int64_t columns) {
+    for (int64_t row = 0; row < rows_there; ++row) {
+      const uint8_t* const from = codes + row * stride;
+      if (columns >= kRun)
+        std::memcpy(rows[row], from, kRun);
+      else
+        std::copy(from, from + columns, rows[row]);
     }
-    for (int64_t i = 0; i < 4; ++i) std::memcpy(&squares[i][row], codes + 16 * i, 16);
   }
-  void get_row(int64_t row, uint8_t* codes, int64_t count) const {
-    uint8_t all[kLine];
-    for (int64_t i = 0; i < 4; ++i)
-      std::memcpy((count < kLine ? all : codes) + 16 * i, &squares[i][row], 16);
-    if (count < kLine) std::copy(all, all + count, codes);
+  void write(uint8_t* codes, int64_t stride, int64_t rows_there, int64_t columns) const {
+    for (int64_t row = 0; row < rows_there; ++row) {
+      uint8_t* const to = codes + row * stride;
+      if (columns >= kRun)
+        std::memcpy(to, rows[row], kRun);
+      else
+        std::copy(rows[row], rows[row] + columns, to);
+    }
   }
-  // Afterwards the 16 codes of a column lie beside each other.
-  void transpose() {
-    for (Square& square : squares) gptqb::kernels::transpose(square);
-  }
-  Codes* column(int64_t index) { return &squares[index / 16][index % 16]; }
 };
+
+// 16 columns of 16 rows `stride` apart, from row by row to column by column and back.
+[[gnu::always_inline]] inline void columns_of(const uint8_t* rows, int64_t stride, Square& square) {
+  for (int64_t row = 0; row < 16; ++row) std::memcpy(&square[row], rows + row * stride, 16);
+  transpose(square);
+}
+[[gnu::always_inline]] inline void rows_of(Square& square, uint8_t* rows, int64_t stride) {
+  transpose(square);
+  for (int64_t row = 0; row < 16; ++row) std::memcpy(rows + row * stride, &square[row], 16);
+}
+constexpr int64_t kRunStride = sizeof(Run::rows[0]);
+
+// Where the first number of a matrix [rows, columns] is that has more bits than codes have; "" if
+// none has.
+std::string above_bits(const QuantView& view, const char* name, const char* second,
+                       const uint8_t* values, int64_t columns) {
+  if (view.bits == 8) return "";
+  const auto most = static_cast<uint8_t>((1U << view.bits) - 1);
+  const auto suspect = [beyond = static_cast<uint8_t>(~most)](uint8_t value) {
+    return static_cast<uint8_t>(value & beyond);
+  };
+  const int64_t at = first_where(values, view.rows, columns, suspect,
+                                 [most](uint8_t value) { return value > most; });
+  if (at < 0) return "";
+  return place(name, at / columns, at % columns, second) + "expected at most " +
+         std::to_string(most) + ", got " + std::to_string(values[at]);
+}
 
 }  // namespace
 
 std::string packing_refusal(const QuantView& view) {
   const std::string shape = shape_refusal(view);
   if (!shape.empty()) return shape;
-  const auto most = static_cast<uint8_t>((1U << view.bits) - 1);
-  const auto suspect = [beyond = static_cast<uint8_t>(~most)](uint8_t value) {
-    return static_cast<uint8_t>(value & beyond);
-  };
-  const auto above = [&](const char* name, const char* second, const uint8_t* values,
-                         int64_t columns) -> std::string {
-    const int64_t at = first_where(values, view.rows, columns, suspect,
-                                   [most](uint8_t value) { return value > most; });
-    if (at < 0) return "";
-    return place(name, at / columns, at % columns, second) + "expected at most " +
-           std::to_string(most) + ", got " + std::to_string(values[at]);
-  };
-  if (view.bits < 8) {
-    std::string reason = above("codes", "column", view.codes, view.columns);
-    if (reason.empty()) reason = above("zeros", "group", view.zeros, view.groups);
-    if (!reason.empty()) return reason;
-  }
+  const std::string codes = above_bits(view, "codes", "column", view.codes, view.columns);
+  return codes.empty() ? grids_refusal(view) : codes;
+}
+
+bool any_code_beyond(const QuantView& view, int64_t row, int64_t rows) {
+  if (rows <= 0 || view.bits == 8) return false;
+  const uint8_t* const codes = view.codes + row * view.columns;
+  uint8_t any = 0;
+  for (int64_t i = 0; i < rows * view.columns; ++i) any |= codes[i];
+  return any >> view.bits != 0;
+}
+
+std::string grids_refusal(const QuantView& view) {
+  const std::string shape = shape_refusal(view);
+  if (!shape.empty()) return shape;
+  const std::string zeros = above_bits(view, "zeros", "group", view.zeros, view.groups);
+  if (!zeros.empty()) return zeros;
   const int64_t wrong = first_where(view.scales, view.rows, view.groups, no_normal_half, no_half);
   if (wrong < 0) return "";
   return place("scales", wrong / view.groups, wrong % view.groups, "group") +
@@ -251,65 +279,64 @@ std::vector<int32_t> groups_of_spans(const PackedShape& shape, const int32_t* in
 
 CodeOrder::CodeOrder(const PackedShape& shape, const int32_t* order)
     : columns_(shape.columns), packed_columns_(shape.packed_columns), order_(order) {
-  if (order != nullptr) by_column_.resize(static_cast<size_t>((columns_ + kLine) * kRows));
+  if (order != nullptr) by_column_.resize(static_cast<size_t>((columns_ + kRun) * kRows));
 }
 
 void CodeOrder::gather(const uint8_t* codes, int64_t rows, uint8_t* packed) {
   const int64_t present = std::max<int64_t>(rows, 0);
-  std::fill(packed + present * packed_columns_, packed + kRows * packed_columns_, 0);
   if (order_ == nullptr) {
-    for (int64_t row = 0; row < present; ++row) {
-      uint8_t* const to = packed + row * packed_columns_;
-      std::copy(codes + row * columns_, codes + (row + 1) * columns_, to);
-      std::fill(to + columns_, to + packed_columns_, 0);
+    for (int64_t row = 0; row < kRows; ++row) {
+      uint8_t* const to = packed + row * stride();
+      const int64_t there = row < present ? columns_ : 0;
+      std::copy(codes + row * columns_, codes + row * columns_ + there, to);
+      std::fill(to + there, to + packed_columns_, 0);
     }
     return;
   }
-  if (present == 0) return;
-  for (int64_t first = 0; first < columns_; first += kLine) {
-    Line line = {};
-    for (int64_t row = 0; row < present; ++row)
-      line.set_row(row, codes + row * columns_ + first, columns_ - first);
-    line.transpose();
-    std::memcpy(by_column_.data() + first * kRows, &line, sizeof(line));
-  }
-  // What the last line wrote there is a padded column: 0 in all rows.
-  std::fill_n(by_column_.begin() + columns_ * kRows, kRows, 0);
-  for (int64_t first = 0; first < packed_columns_; first += kLine) {
-    Line line;
-    for (int64_t i = 0; i < kLine; ++i) {
-      const int64_t from = order_[first + i] < 0 ? columns_ : order_[first + i];
-      std::memcpy(line.column(i), by_column_.data() + from * kRows, kRows);
+  Run run = {};
+  for (int64_t first = 0; first < columns_; first += kRun) {
+    run.read(codes + first, columns_, present, columns_ - first);
+    for (int64_t at = 0; at < kRun; at += 16) {
+      Square square;
+      columns_of(run.rows[0] + at, kRunStride, square);
+      std::memcpy(by_column_.data() + (first + at) * kRows, square, sizeof(square));
     }
-    line.transpose();
-    for (int64_t row = 0; row < present; ++row)
-      line.get_row(row, packed + row * packed_columns_ + first, kLine);
+  }
+  // What the last run wrote there is a padded column: 0 in all rows.
+  std::fill_n(by_column_.begin() + columns_ * kRows, kRows, 0);
+  for (int64_t first = 0; first < packed_columns_; first += 16) {
+    Square square;
+    for (int64_t i = 0; i < 16; ++i) {
+      const int64_t from = order_[first + i] < 0 ? columns_ : order_[first + i];
+      std::memcpy(&square[i], by_column_.data() + from * kRows, kRows);
+    }
+    rows_of(square, packed + first, stride());
   }
 }
 
 void CodeOrder::scatter(const uint8_t* packed, int64_t rows, uint8_t* codes) {
   if (order_ == nullptr) {
     for (int64_t row = 0; row < rows; ++row)
-      std::copy(packed + row * packed_columns_, packed + row * packed_columns_ + columns_,
+      std::copy(packed + row * stride(), packed + row * stride() + columns_,
                 codes + row * columns_);
     return;
   }
-  for (int64_t first = 0; first < packed_columns_; first += kLine) {
-    Line line;
-    for (int64_t row = 0; row < kRows; ++row)
-      line.set_row(row, packed + row * packed_columns_ + first, kLine);
-    line.transpose();
-    for (int64_t i = 0; i < kLine; ++i) {
+  for (int64_t first = 0; first < packed_columns_; first += 16) {
+    Square square;
+    columns_of(packed + first, stride(), square);
+    for (int64_t i = 0; i < 16; ++i) {
       const int64_t to = order_[first + i] < 0 ? columns_ : order_[first + i];
-      std::memcpy(by_column_.data() + to * kRows, line.column(i), kRows);
+      std::memcpy(by_column_.data() + to * kRows, &square[i], kRows);
     }
   }
-  for (int64_t first = 0; first < columns_; first += kLine) {
-    Line line;
-    std::memcpy(&line, by_column_.data() + first * kRows, sizeof(line));
-    line.transpose();
-    for (int64_t row = 0; row < rows; ++row)
-      line.get_row(row, codes + row * columns_ + first, columns_ - first);
+  Run run;
+  for (int64_t first = 0; first < columns_; first += kRun) {
+    for (int64_t at = 0; at < kRun; at += 16) {
+      Square square;
+      std::memcpy(square, by_column_.data() + (first + at) * kRows, sizeof(square));
+      rows_of(square, run.rows[0] + at, kRunStride);
+    }
+    run.write(codes + first, columns_, rows, columns_ - first);
   }
 }
 

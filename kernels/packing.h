@@ -32,6 +32,12 @@ struct CanonicalParts {
 // place.
 std::string packing_refusal(const QuantView& view);
 
+// The same but for codes: a layout looks at those row by row while it packs them, since a second
+// pass over all of them takes as long as a third of packing.
+std::string grids_refusal(const QuantView& view);
+// Whether one of the codes of `rows` rows from `row` on is out of range; false for none or fewer.
+bool any_code_beyond(const QuantView& view, int64_t row, int64_t rows);
+
 // The place that errors of packing name.
 constexpr const char* kPacking = "packed weight";
 
@@ -57,13 +63,19 @@ class CodeOrder {
 
   CodeOrder(const PackedShape& shape, const int32_t* order);
 
-  // `codes`: the first of `rows` canonical rows, at most 16 and none if negative; `packed` [16,
-  // packed_columns], 0 in padding and absent rows.
+  // Bytes from a row in packed order to the next: never a multiple of 4096, where lines of 16 rows
+  // would not fit in a first-level cache together.
+  int64_t stride() const { return packed_columns_ + kApart; }
+
+  // `codes`: the first of `rows` canonical rows, at most 16 and none if negative; `packed` 16 rows
+  // of packed_columns, stride() apart, 0 in padding and absent rows.
   void gather(const uint8_t* codes, int64_t rows, uint8_t* packed);
   // The inverse: padding and absent rows are left out.
   void scatter(const uint8_t* packed, int64_t rows, uint8_t* codes);
 
  private:
+  static constexpr int64_t kApart = 64;
+
   int64_t columns_;
   int64_t packed_columns_;
   const int32_t* order_;

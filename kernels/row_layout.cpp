@@ -1,5 +1,6 @@
 #include "kernels/row_layout.h"
 
+#include <atomic>
 #include <cstring>
 #include <memory>
 
@@ -106,7 +107,7 @@ PackedShape rows_shape(const QuantView& view) {
 PackedBytes rows_bytes(const PackedShape& shape) { return packed_bytes(shape); }
 
 void pack_rows(const QuantView& view, const PackedShape& shape, const PackedParts& out) {
-  const std::string reason = packing_refusal(view);
+  const std::string reason = grids_refusal(view);
   if (!reason.empty()) throw Error(kPacking, reason);
   const std::vector<int32_t> stored = packed_order(view, shape);
   std::copy(stored.begin(), stored.end(), out.input_order);
@@ -115,23 +116,29 @@ void pack_rows(const QuantView& view, const PackedShape& shape, const PackedPart
   const bool as_they_are = !shape.ordered && shape.columns == shape.packed_columns;
   const PackRow pack = pack_row_of(shape.bits);
   const int64_t part = part_length(shape.packed_rows / CodeOrder::kRows, 8) * CodeOrder::kRows;
+  std::atomic<bool> beyond = false;
   parallel_parts(shape.packed_rows, part, [&](int64_t begin, int64_t end) {
-    const auto size = static_cast<size_t>(CodeOrder::kRows * shape.packed_columns);
-    const std::unique_ptr<uint8_t[]> buffer(new uint8_t[size]);
     CodeOrder to_packed(shape, order);
+    const std::unique_ptr<uint8_t[]> buffer(
+        new uint8_t[static_cast<size_t>(CodeOrder::kRows * to_packed.stride())]);
     for (int64_t first = begin; first < end; first += CodeOrder::kRows) {
       const uint8_t* codes = view.codes + first * shape.columns;
+      int64_t stride = shape.columns;
+      const int64_t there = std::min(CodeOrder::kRows, shape.rows - first);
+      if (any_code_beyond(view, first, there)) beyond = true;
       if (!as_they_are || first + CodeOrder::kRows > shape.rows) {
-        to_packed.gather(codes, std::min(CodeOrder::kRows, shape.rows - first), buffer.get());
+        to_packed.gather(codes, there, buffer.get());
         codes = buffer.get();
+        stride = to_packed.stride();
       }
       for (int64_t row = first; row < std::min(first + CodeOrder::kRows, end); ++row)
-        pack(codes + (row - first) * shape.packed_columns, shape.packed_columns,
+        pack(codes + (row - first) * stride, shape.packed_columns,
              reinterpret_cast<uint8_t*>(out.codes) + row_offset(shape, row));
     }
     for (int64_t strip = begin / kRowStrip; strip < end / kRowStrip; ++strip)
       pack_grids(view, shape, groups, kRowStrip, strip, out);
   });
+  if (beyond) throw Error(kPacking, packing_refusal(view));
 }
 
 void unpack_rows(const PackedView& view, const CanonicalParts& out) {
@@ -142,16 +149,17 @@ void unpack_rows(const PackedView& view, const CanonicalParts& out) {
   const UnpackRow unpack = unpack_row_of(shape.bits);
   const int64_t part = part_length(shape.packed_rows / CodeOrder::kRows, 8) * CodeOrder::kRows;
   parallel_parts(shape.packed_rows, part, [&](int64_t begin, int64_t end) {
-    const auto size = static_cast<size_t>(CodeOrder::kRows * shape.packed_columns);
-    const std::unique_ptr<uint8_t[]> buffer(new uint8_t[size]);
     CodeOrder from_packed(shape, order);
+    const std::unique_ptr<uint8_t[]> buffer(
+        new uint8_t[static_cast<size_t>(CodeOrder::kRows * from_packed.stride())]);
     for (int64_t first = begin; first < std::min(end, shape.rows); first += CodeOrder::kRows) {
       const int64_t rows = std::min(CodeOrder::kRows, shape.rows - first);
       uint8_t* const codes = out.codes + first * shape.columns;
       uint8_t* const to = as_they_are ? codes : buffer.get();
+      const int64_t stride = as_they_are ? shape.columns : from_packed.stride();
       for (int64_t row = first; row < first + rows; ++row)
         unpack(reinterpret_cast<const uint8_t*>(view.codes) + row_offset(shape, row),
-               shape.packed_columns, to + (row - first) * shape.packed_columns);
+               shape.packed_columns, to + (row - first) * stride);
       if (!as_they_are) from_packed.scatter(to, rows, codes);
     }
     for (int64_t strip = begin / kRowStrip; strip < end / kRowStrip; ++strip)

@@ -1,5 +1,6 @@
 #include "kernels/tile_layout.h"
 
+#include <atomic>
 #include <cstring>
 #include <memory>
 
@@ -182,7 +183,7 @@ PackedShape tiles_shape(const QuantView& view) {
 PackedBytes tiles_bytes(const PackedShape& shape) { return packed_bytes(shape); }
 
 void pack_tiles(const QuantView& view, const PackedShape& shape, const PackedParts& out) {
-  const std::string reason = tiles_refusal(view);
+  const std::string reason = grids_refusal(view);
   if (!reason.empty()) throw Error(kPacking, reason);
   const std::vector<int32_t> stored = packed_order(view, shape);
   std::copy(stored.begin(), stored.end(), out.input_order);
@@ -192,23 +193,29 @@ void pack_tiles(const QuantView& view, const PackedShape& shape, const PackedPar
   const bool as_they_are = !shape.ordered && shape.columns == shape.packed_columns;
   const PackPair pack = pack_pair_of(shape.bits);
   const int64_t part = part_length(shape.packed_rows / kTileRows, 8) * kTileRows;
+  std::atomic<bool> beyond = false;
   parallel_parts(shape.packed_rows, part, [&](int64_t begin, int64_t end) {
-    const auto size = static_cast<size_t>(CodeOrder::kRows * shape.packed_columns);
-    const std::unique_ptr<uint8_t[]> buffer(new uint8_t[size]);
     CodeOrder to_packed(shape, order);
+    const std::unique_ptr<uint8_t[]> buffer(
+        new uint8_t[static_cast<size_t>(CodeOrder::kRows * to_packed.stride())]);
     for (int64_t row = begin; row < end; row += CodeOrder::kRows) {
       const uint8_t* codes = view.codes + row * shape.columns;
+      int64_t stride = shape.columns;
+      const int64_t there = std::min(CodeOrder::kRows, shape.rows - row);
+      if (any_code_beyond(view, row, there)) beyond = true;
       if (!as_they_are || row + CodeOrder::kRows > shape.rows) {
-        to_packed.gather(codes, std::min(CodeOrder::kRows, shape.rows - row), buffer.get());
+        to_packed.gather(codes, there, buffer.get());
         codes = buffer.get();
+        stride = to_packed.stride();
       }
       for (int64_t g = 0; g < 8; ++g)
-        pack(codes + g * shape.packed_columns, codes + (g + 8) * shape.packed_columns, blocks, g,
+        pack(codes + g * stride, codes + (g + 8) * stride, blocks, g,
              out.codes + warp_offset(shape, row));
     }
     for (int64_t strip = begin / kTileRows; strip < end / kTileRows; ++strip)
       pack_grids(view, shape, groups, kTileRows, strip, out);
   });
+  if (beyond) throw Error(kPacking, packing_refusal(view));
 }
 
 void unpack_tiles(const PackedView& view, const CanonicalParts& out) {
@@ -220,17 +227,18 @@ void unpack_tiles(const PackedView& view, const CanonicalParts& out) {
   const UnpackPair unpack = unpack_pair_of(shape.bits);
   const int64_t part = part_length(shape.packed_rows / kTileRows, 8) * kTileRows;
   parallel_parts(shape.packed_rows, part, [&](int64_t begin, int64_t end) {
-    const auto size = static_cast<size_t>(CodeOrder::kRows * shape.packed_columns);
-    const std::unique_ptr<uint8_t[]> buffer(new uint8_t[size]);
     CodeOrder from_packed(shape, order);
+    const std::unique_ptr<uint8_t[]> buffer(
+        new uint8_t[static_cast<size_t>(CodeOrder::kRows * from_packed.stride())]);
     for (int64_t row = begin; row < std::min(end, shape.rows); row += CodeOrder::kRows) {
       uint8_t* const codes = out.codes + row * shape.columns;
       const int64_t rows = std::min(CodeOrder::kRows, shape.rows - row);
       const bool direct = as_they_are && rows == CodeOrder::kRows;
       uint8_t* const to = direct ? codes : buffer.get();
+      const int64_t stride = direct ? shape.columns : from_packed.stride();
       for (int64_t g = 0; g < 8; ++g)
-        unpack(view.codes + warp_offset(shape, row), blocks, g, to + g * shape.packed_columns,
-               to + (g + 8) * shape.packed_columns);
+        unpack(view.codes + warp_offset(shape, row), blocks, g, to + g * stride,
+               to + (g + 8) * stride);
       if (!direct) from_packed.scatter(to, rows, codes);
     }
     for (int64_t strip = begin / kTileRows; strip < end / kTileRows; ++strip)

@@ -61,7 +61,8 @@ PackedShape tiles_shape(const QuantView& view);
 PackedBytes tiles_bytes(const PackedShape& shape);
 
 // Writes all parts, padding included; in parallel over strips. `out` points to writable host memory
-// of tiles_bytes(), codes 16-byte aligned. Throws Error with tiles_refusal().
+// of tiles_bytes(), codes 16-byte aligned. Throws Error with tiles_refusal(), after which it may
+// hold anything: codes are looked at as they are packed.
 void pack_tiles(const QuantView& view, const PackedShape& shape, const PackedParts& out);
 
 // The inverse.

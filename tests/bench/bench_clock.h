@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <vector>
 
 namespace gptqb {
@@ -12,12 +13,27 @@ inline double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// Seconds that all threads of this process have computed so far: what a core can do where others
+// want it too, apart from what they leave of caches and memory.
+inline double cpu_now() {
+  timespec time = {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 // Seconds of one call.
 template <class Work>
 double seconds_of(const Work& work) {
   const double start = now();
   work();
   return now() - start;
+}
+// Seconds of cores that one call takes.
+template <class Work>
+double cpu_seconds_of(const Work& work) {
+  const double start = cpu_now();
+  work();
+  return cpu_now() - start;
 }
 
 struct Spread {

@@ -3,7 +3,8 @@
 //
 //   bench_packing [N K [group_size [repetitions]]]     defaults 4096 4096 128 7
 //
-// For 1 thread and for all: median and range of each direction, natural and act-order.
+// For 1 thread and for all: median and range of each direction, natural and act-order; then the
+// medians for each second of a core, which other work on the machine changes less.
 #include <omp.h>
 
 #include <algorithm>
@@ -30,23 +31,27 @@ void measure(const test::MatmulCase& of, const std::string& layout, int64_t repe
         {.codes = back.codes.data(), .scales = back.scales.data(), .zeros = back.zeros.data()});
   };
   const auto gigabytes = static_cast<double>(of.n * of.k) / 1e9;
-  std::vector<double> in;
-  std::vector<double> out;
+  std::vector<double> in, out, in_of_core, out_of_core;
   for (int64_t i = 0; i <= repetitions; ++i) {
-    const double of_pack = seconds_of(pack);
-    const double of_unpack = seconds_of(unpack);
+    double of_pack = 0, of_unpack = 0;
+    const double cpu_of_pack = cpu_seconds_of([&] { of_pack = seconds_of(pack); });
+    const double cpu_of_unpack = cpu_seconds_of([&] { of_unpack = seconds_of(unpack); });
     if (i == 0) continue;
     in.push_back(gigabytes / of_pack);
     out.push_back(gigabytes / of_unpack);
+    in_of_core.push_back(gigabytes / cpu_of_pack);
+    out_of_core.push_back(gigabytes / cpu_of_unpack);
   }
   const auto packing = spread_of(in);
   const auto unpacking = spread_of(out);
   std::printf(
-      "%-5s %lld bits %-9s %d threads  in %5.2f GB/s [%.2f, %.2f]  out %5.2f [%.2f, %.2f]%s\n",
+      "%-5s %lld bits %-9s %d threads  in %5.2f GB/s [%.2f, %.2f]  out %5.2f [%.2f, %.2f]  "
+      "a core in %5.2f out %5.2f%s\n",
       layout.c_str(), static_cast<long long>(of.bits),
       of.order == test::ColumnOrder::kNatural ? "natural" : "act-order", omp_get_max_threads(),
       packing.median, packing.least, packing.most, unpacking.median, unpacking.least,
-      unpacking.most, back.codes == data.codes ? "" : "  WRONG");
+      unpacking.most, spread_of(in_of_core).median, spread_of(out_of_core).median,
+      back.codes == data.codes ? "" : "  WRONG");
 }
 
 int run(int argc, char** argv) {

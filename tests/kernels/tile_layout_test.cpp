@@ -204,8 +204,8 @@ TEST(TileLayout, ThreadsChangeNothing) {
 TEST(TileLayout, RefusalsNameWhatAndWhere) {
   const auto refused = [](const QuantView& view) {
     const std::string reason = tiles_refusal(view);
-    EXPECT_EQ(test::message_of([&] { pack_tiles(view, tiles_shape(view), {}); }),
-              "[packed weight] " + reason);
+    for (const char* layout : {"tiles", "rows"})
+      EXPECT_EQ(test::message_of([&] { PackedMatrix(view, layout); }), "[packed weight] " + reason);
     return reason;
   };
   const MatmulCase of{.n = 3, .k = 40, .group_size = 16, .order = ColumnOrder::kActOrder};
