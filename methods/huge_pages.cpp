@@ -7,9 +7,9 @@
 #endif
 
 namespace gptqb {
+namespace {
 
-at::Tensor empty_in_huge_pages(at::IntArrayRef sizes, const at::TensorOptions& options) {
-  auto tensor = at::empty(sizes, options);
+at::Tensor in_huge_pages(at::Tensor tensor) {
 #ifdef __linux__
   constexpr uintptr_t kPage = uintptr_t{1} << 21;
   if (!tensor.is_cpu()) return tensor;
@@ -20,6 +20,17 @@ at::Tensor empty_in_huge_pages(at::IntArrayRef sizes, const at::TensorOptions& o
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 #endif
   return tensor;
+}
+
+}  // namespace
+
+at::Tensor empty_in_huge_pages(at::IntArrayRef sizes, const at::TensorOptions& options) {
+  return in_huge_pages(at::empty(sizes, options));
+}
+
+// The system's own zeros, where the matrix is large: nothing is touched before the advice.
+at::Tensor zeros_in_huge_pages(at::IntArrayRef sizes, const at::TensorOptions& options) {
+  return in_huge_pages(at::zeros(sizes, options));
 }
 
 }  // namespace gptqb

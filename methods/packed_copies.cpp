@@ -1,13 +1,14 @@
 #include "methods/packed_copies.h"
 
 #include "kernels/packed_layout.h"
+#include "methods/huge_pages.h"
 
 namespace gptqb {
 PackedCopies::PackedCopies(std::string_view layout, const kernels::QuantView& view) {
   const kernels::PackedLayout& packed = kernels::packed_layout(layout);
   shape_ = packed.shape(view);
   parts_ = packed.bytes(shape_);
-  memory_ = at::zeros({1, parts_.total()}, at::kByte);
+  memory_ = zeros_in_huge_pages({1, parts_.total()}, at::kByte);
   auto* const memory = memory_.data_ptr<uint8_t>();
   kernels::PackedParts out;
   out.codes = reinterpret_cast<uint32_t*>(memory);

@@ -6,90 +6,65 @@
 #include "common/round_up.h"
 #include "kernels/by_format.h"
 #include "methods/parallel_parts.h"
+#include "models/field_words.h"
 #include "models/message_text.h"
 
 namespace gptqb {
 namespace {
 
-constexpr int64_t kWordBits = 32;
-// Numbers that fill whole words whatever their bits.
-constexpr int64_t kRun = 32;
 // Rows that a thread takes at once.
 constexpr int64_t kRows = 64;
 
-// `Bits` words of 32 numbers. All loops have constant bounds, so that shifts are constants too.
-template <int Bits>
-void pack_run(const uint8_t* values, uint32_t* words) {
-  uint64_t pending = 0;
-  int filled = 0;
-#pragma GCC unroll 32
-  for (int64_t k = 0; k < kRun; ++k) {
-    pending |= static_cast<uint64_t>(values[k]) << filled;
-    filled += Bits;
-    if (filled < kWordBits) continue;
-    *words++ = static_cast<uint32_t>(pending);
-    pending >>= kWordBits;
-    filled -= kWordBits;
-  }
-}
-
-template <int Bits>
-void unpack_run(const uint32_t* words, uint8_t* values) {
-  uint64_t pending = 0;
-  int left = 0;
-#pragma GCC unroll 32
-  for (int64_t k = 0; k < kRun; ++k) {
-    if (left < Bits) {
-      pending |= static_cast<uint64_t>(*words++) << left;
-      left += kWordBits;
-    }
-    values[k] = static_cast<uint8_t>(pending & ((1U << Bits) - 1));
-    pending >>= Bits;
-    left -= Bits;
-  }
-}
-
 template <int Bits>
 void pack_row(const uint8_t* values, int64_t count, uint32_t* words) {
-  const int64_t whole = count / kRun;
-  for (int64_t run = 0; run < whole; ++run) pack_run<Bits>(values + run * kRun, words + run * Bits);
-  const int64_t rest = count - whole * kRun;
+  const int64_t whole = count / kFieldRun;
+  for (int64_t run = 0; run < whole; ++run)
+    pack_run<Bits>(values + run * kFieldRun, words + run * Bits, 1);
+  const int64_t rest = count - whole * kFieldRun;
   if (rest == 0) return;
-  uint8_t padded[kRun] = {};
+  uint8_t padded[kFieldRun] = {};
   uint32_t last[Bits];
-  std::copy_n(values + whole * kRun, rest, padded);
-  pack_run<Bits>(padded, last);
+  std::copy_n(values + whole * kFieldRun, rest, padded);
+  pack_run<Bits>(padded, last, 1);
   std::copy_n(last, words_of(rest, Bits), words + whole * Bits);
 }
 
 template <int Bits>
 void unpack_row(const uint32_t* words, int64_t count, uint8_t* values) {
-  const int64_t whole = count / kRun;
+  const int64_t whole = count / kFieldRun;
   for (int64_t run = 0; run < whole; ++run)
-    unpack_run<Bits>(words + run * Bits, values + run * kRun);
-  const int64_t rest = count - whole * kRun;
+    unpack_run<Bits>(words + run * Bits, 1, values + run * kFieldRun);
+  const int64_t rest = count - whole * kFieldRun;
   if (rest == 0) return;
   uint32_t last[Bits] = {};
-  uint8_t padded[kRun];
+  uint8_t padded[kFieldRun];
   std::copy_n(words + whole * Bits, words_of(rest, Bits), last);
-  unpack_run<Bits>(last, padded);
-  std::copy_n(padded, rest, values + whole * kRun);
+  unpack_run<Bits>(last, 1, padded);
+  std::copy_n(padded, rest, values + whole * kFieldRun);
 }
 
-void check_bits(int64_t bits) {
-  if (bits != 2 && bits != 3 && bits != 4 && bits != 8)
-    throw Error("bit fields", "expected 2, 3, 4 or 8 bits, got " + std::to_string(bits));
-}
+}  // namespace
 
-void check_matrix(const at::Tensor& tensor, at::ScalarType dtype) {
+int64_t words_of(int64_t count, int64_t bits) { return divide_up(count * bits, kWordBits); }
+
+void check_fields(const at::Tensor& tensor, at::ScalarType dtype, int64_t bits) {
   if (!tensor.defined() || tensor.dim() != 2 || tensor.scalar_type() != dtype || !tensor.is_cpu() ||
       !tensor.is_contiguous())
     throw Error("bit fields", std::string("expected a contiguous matrix of ") +
                                   at::toString(dtype) + " on the CPU, got another tensor");
+  if (bits != 2 && bits != 3 && bits != 4 && bits != 8)
+    throw Error("bit fields", "expected 2, 3, 4 or 8 bits, got " + std::to_string(bits));
 }
 
-// A number that does not fit would change its neighbours, and nothing later could tell.
-void check_range(const at::Tensor& values, int64_t bits, const std::string& where) {
+void check_words(int64_t words, int64_t bits, int64_t count) {
+  const int64_t wanted = words_of(count, bits);
+  if (words != wanted)
+    throw Error("bit fields", "expected " + std::to_string(wanted) + " words of " +
+                                  std::to_string(count) + " numbers of " + std::to_string(bits) +
+                                  " bits, got " + std::to_string(words));
+}
+
+void check_field_range(const at::Tensor& values, int64_t bits, const std::string& where) {
   if (bits == 8 || values.numel() == 0) return;
   const int64_t limit = (int64_t{1} << bits) - 1;
   if (values.max().item<int64_t>() <= limit) return;
@@ -99,18 +74,13 @@ void check_range(const at::Tensor& values, int64_t bits, const std::string& wher
                          index_text(at, values.sizes().vec()));
 }
 
-}  // namespace
-
-int64_t words_of(int64_t count, int64_t bits) { return divide_up(count * bits, kWordBits); }
-
 at::Tensor pack_fields(const at::Tensor& values, int64_t bits, const std::string& where) {
-  check_matrix(values, at::kByte);
-  check_range(values, bits, where);
+  check_fields(values, at::kByte, bits);
+  check_field_range(values, bits, where);
   const int64_t rows = values.size(0), count = values.size(1), width = words_of(count, bits);
   at::Tensor words = at::empty({rows, width}, values.options().dtype(at::kInt));
   const auto* from = values.const_data_ptr<uint8_t>();
   auto* to = reinterpret_cast<uint32_t*>(words.mutable_data_ptr<int32_t>());
-  check_bits(bits);
   kernels::by_bits(bits, [&](auto code_bits) {
     parallel_parts(rows, kRows, 1, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row)
@@ -121,16 +91,12 @@ at::Tensor pack_fields(const at::Tensor& values, int64_t bits, const std::string
 }
 
 at::Tensor unpack_fields(const at::Tensor& words, int64_t bits, int64_t count) {
-  check_matrix(words, at::kInt);
-  const int64_t rows = words.size(0), width = words_of(count, bits);
-  if (words.size(1) != width)
-    throw Error("bit fields", "expected " + std::to_string(width) + " words of " +
-                                  std::to_string(count) + " numbers of " + std::to_string(bits) +
-                                  " bits, got " + std::to_string(words.size(1)));
+  check_fields(words, at::kInt, bits);
+  check_words(words.size(1), bits, count);
+  const int64_t rows = words.size(0), width = words.size(1);
   at::Tensor values = at::empty({rows, count}, words.options().dtype(at::kByte));
   const auto* from = reinterpret_cast<const uint32_t*>(words.const_data_ptr<int32_t>());
   auto* to = values.mutable_data_ptr<uint8_t>();
-  check_bits(bits);
   kernels::by_bits(bits, [&](auto code_bits) {
     parallel_parts(rows, kRows, 1, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row)

@@ -24,4 +24,11 @@ at::Tensor pack_fields(const at::Tensor& values, int64_t bits, const std::string
 // contiguous), u8 [rows, count].
 at::Tensor unpack_fields(const at::Tensor& words, int64_t bits, int64_t count);
 
+// What both ask of their arguments. Throw Error: no contiguous matrix of `dtype` on the CPU, other
+// bits; another number of words than `count` numbers take; a number beyond its bits, which would
+// change its neighbours, with its place.
+void check_fields(const at::Tensor& tensor, at::ScalarType dtype, int64_t bits);
+void check_words(int64_t words, int64_t bits, int64_t count);
+void check_field_range(const at::Tensor& values, int64_t bits, const std::string& where);
+
 }  // namespace gptqb

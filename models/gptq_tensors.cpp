@@ -3,6 +3,7 @@
 #include "common/error.h"
 #include "common/text.h"
 #include "models/bit_fields.h"
+#include "models/column_fields.h"
 #include "models/message_text.h"
 #include "models/packed_checks.h"
 
@@ -51,7 +52,7 @@ GptqTensors pack_gptq(const QuantizedLinear& linear, PackedFormat format,
   const at::Tensor codes = linear.codes.to(at::kCPU);
   const at::Tensor zeros = stored_zeros(linear.zeros.to(at::kCPU), format, where);
   GptqTensors packed;
-  packed.qweight = pack_fields(codes, linear.bits, where + ".codes").t().contiguous();
+  packed.qweight = pack_columns(codes.contiguous(), linear.bits, where + ".codes");
   packed.qzeros = pack_fields(zeros.t().contiguous(), linear.bits, where + ".zeros");
   packed.scales = float16_scales(linear.scales.to(at::kCPU), where);
   packed.g_idx = linear.group_of_input.defined()
@@ -71,7 +72,7 @@ QuantizedLinear unpack_gptq(const GptqTensors& tensors, const PackedLayer& layer
   QuantizedLinear linear;
   linear.bits = layer.bits;
   linear.group_size = layer.group_size;
-  linear.codes = unpack_fields(tensors.qweight.t().contiguous(), layer.bits, in);
+  linear.codes = unpack_columns(tensors.qweight.contiguous(), layer.bits, in);
   linear.zeros = unpack_fields(tensors.qzeros.contiguous(), layer.bits, out).t().contiguous();
   if (layer.format == PackedFormat::kGptq) {
     const at::Tensor full = linear.zeros.eq((int64_t{1} << layer.bits) - 1);
