@@ -1,6 +1,7 @@
 #include "models/checkpoint.h"
 
 #include <algorithm>
+#include <set>
 
 #include "common/atomic_file.h"
 #include "common/error.h"
@@ -82,9 +83,14 @@ TensorReader::TensorReader(const fs::path& folder, const std::vector<std::string
 void TensorReader::open_shards(const fs::path& index) {
   const std::string where = index.string();
   const nlohmann::json parsed = parse_json_object(read_file(index), where);
+  index_ = index;
   const auto entries = parsed.find("weight_map");
   if (entries == parsed.end() || !entries->is_object())
     throw Error(where, "expected an object 'weight_map' of tensor names and files");
+
+  if (const auto metadata = parsed.find("metadata");
+      metadata != parsed.end() && metadata->is_object() && metadata->contains("total_size"))
+    total_ = metadata->at("total_size").dump();
 
   std::map<std::string, std::vector<std::string>> tensors_by_file;
   for (const auto& [name, file] : entries->items()) {
@@ -150,6 +156,30 @@ std::string TensorReader::describe(const std::string& name) const {
 
 void TensorReader::release_pages(const std::string& name) const {
   file_of(name).release_pages(name);
+}
+
+std::vector<std::string> TensorReader::notes() const {
+  std::vector<std::string> notes, stray;
+  std::set<std::string> read;
+  uint64_t bytes = 0;
+  for (const SafetensorsFile& file : files_) {
+    read.insert(file.path().filename().string());
+    for (const auto& [name, info] : file.tensors()) bytes += info.end - info.begin;
+  }
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.path().extension() == kSingle && !read.contains(name)) stray.push_back(name);
+  }
+  std::sort(stray.begin(), stray.end());
+  if (!stray.empty())
+    notes.push_back(folder_.string() + ": weight files that are not read, for " +
+                    (index_.empty() ? files_.front().path().filename().string() + " is there"
+                                    : "the index does not name them") +
+                    ": " + shorten_list(stray));
+  if (total_ && *total_ != std::to_string(bytes))
+    notes.push_back(index_.string() + ": metadata.total_size is " + *total_ +
+                    ", its tensors take " + std::to_string(bytes) + " bytes");
+  return notes;
 }
 
 std::string TensorReader::fingerprint() const {

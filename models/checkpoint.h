@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,10 @@ class TensorReader {
   // "<file>, tensor '<name>'", for messages.
   std::string describe(const std::string& name) const;
 
+  // What is odd about the files and changes nothing that is read, a sentence each: safetensors of
+  // the folder that are not read, a total_size of the index that its tensors do not have.
+  std::vector<std::string> notes() const;
+
   // SHA-256 over config.json and the fingerprint of each file (safetensors.h).
   std::string fingerprint() const;
 
@@ -41,6 +46,8 @@ class TensorReader {
   const SafetensorsFile& file_of(const std::string& name) const;
 
   std::filesystem::path folder_;
+  std::filesystem::path index_;       // empty: one file
+  std::optional<std::string> total_;  // metadata.total_size of the index, as it stands there
   std::vector<SafetensorsFile> files_;
   std::map<std::string, size_t> files_by_tensor_;
 };

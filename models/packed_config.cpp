@@ -2,7 +2,6 @@
 
 #include <cctype>
 #include <limits>
-#include <regex>
 #include <utility>
 
 #include "common/atomic_file.h"
@@ -17,6 +16,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 const char* const kSettings = "quantization_config";
+const char* const kModules = "modules_in_block_to_quantize";
 
 void check_bits(const PackedLayer& layer, const std::string& where) {
   if (layer.bits != 2 && layer.bits != 3 && layer.bits != 4 && layer.bits != 8)
@@ -69,6 +69,11 @@ PackedLayer gptq_layer(const ConfigReader& config, PackedLayer base) {
   return base;
 }
 
+PackedRule pattern_rule(const std::string& pattern, const std::string& where) {
+  return {PackedRule::Match::kPattern, pattern, std::make_shared<NamePattern>(pattern, where),
+          std::nullopt};
+}
+
 // GPTQModel's `dynamic`: patterns in the order of the file, "-:" leaves layers dense, "+:" or
 // nothing sets what they differ in.
 void add_dynamic_rules(const nlohmann::ordered_json& dynamic, const std::string& where,
@@ -82,12 +87,19 @@ void add_dynamic_rules(const nlohmann::ordered_json& dynamic, const std::string&
     if (!set.is_object())
       throw Error(where,
                   "expected an object as rule '" + name + "' of 'dynamic', got " + set.dump());
-    PackedRule rule{PackedRule::Match::kPattern, pattern, std::nullopt};
+    PackedRule rule = pattern_rule(pattern, where);
     if (!dense)
       rule.layer = gptq_layer(
           ConfigReader(where + ", dynamic '" + name + "'", json::parse(set.dump())), base);
     rules.push_back(std::move(rule));
   }
+}
+
+// A list of names, or of lists of names that are quantized together.
+void add_modules(const nlohmann::ordered_json& modules, std::vector<std::string>& names) {
+  if (modules.is_string()) names.push_back(modules.get<std::string>());
+  if (modules.is_array())
+    for (const auto& entry : modules) add_modules(entry, names);
 }
 
 PackedConfig read_gptq(const ConfigReader& config, const nlohmann::ordered_json& in_order) {
@@ -101,7 +113,8 @@ PackedConfig read_gptq(const ConfigReader& config, const nlohmann::ordered_json&
   if (config.has("lm_head")) result.packed_head = config.flag("lm_head", false);
   if (in_order.contains("dynamic"))
     add_dynamic_rules(in_order.at("dynamic"), config.where(), base, result.rules);
-  result.rules.push_back({PackedRule::Match::kAll, "", base});
+  result.rules.push_back({PackedRule::Match::kAll, "", nullptr, base});
+  if (in_order.contains(kModules)) add_modules(in_order.at(kModules), result.modules);
   for (const char* key : {"model_file_base_name", "model_basename"})
     if (config.has(key)) result.file_names.push_back(config.text(key, ""));
   result.file_names.push_back("gptq_model-" + std::to_string(base.bits) + "bit-" +
@@ -114,9 +127,9 @@ PackedConfig read_gptq(const ConfigReader& config, const nlohmann::ordered_json&
 PackedRule compressed_rule(const json& target, const std::string& where) {
   if (!target.is_string()) throw Error(where, "expected text as target, got " + target.dump());
   const auto& text = target.get_ref<const std::string&>();
-  if (text == "Linear") return {PackedRule::Match::kAll, "", std::nullopt};
-  if (text.starts_with("re:")) return {PackedRule::Match::kPattern, text.substr(3), std::nullopt};
-  return {PackedRule::Match::kName, text, std::nullopt};
+  if (text == "Linear") return {PackedRule::Match::kAll, "", nullptr, std::nullopt};
+  if (text.starts_with("re:")) return pattern_rule(text.substr(3), where);
+  return {PackedRule::Match::kName, text, nullptr, std::nullopt};
 }
 
 std::string lower_case(std::string text) {
@@ -262,8 +275,7 @@ bool fits(const PackedRule& rule, const std::string& layer) {
     case PackedRule::Match::kName:
       return rule.text == layer;
     case PackedRule::Match::kPattern:
-      return std::regex_search(layer, std::regex(rule.text),
-                               std::regex_constants::match_continuous);
+      return rule.pattern->fits_start_of(layer);
   }
   return false;
 }
@@ -271,13 +283,8 @@ bool fits(const PackedRule& rule, const std::string& layer) {
 }  // namespace
 
 std::optional<PackedLayer> PackedConfig::layer(const std::string& layer) const {
-  for (const PackedRule& rule : rules) {
-    try {
-      if (fits(rule, layer)) return rule.layer;
-    } catch (const std::regex_error&) {
-      throw Error(where, "expected a regular expression, got '" + rule.text + "'");
-    }
-  }
+  for (const PackedRule& rule : rules)
+    if (fits(rule, layer)) return rule.layer;
   return std::nullopt;
 }
 

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "models/config.h"
+#include "models/name_pattern.h"
 #include "models/packed_layer.h"
 
 namespace gptqb {
@@ -17,7 +19,8 @@ struct PackedRule {
   enum class Match { kName, kPattern, kAll };
   Match match = Match::kAll;
   std::string text;  // a full name, or a regular expression that fits from the name's start on
-  std::optional<PackedLayer> layer;  // empty: they are dense
+  std::shared_ptr<const NamePattern> pattern;  // of kPattern: `text`, ready for use
+  std::optional<PackedLayer> layer;            // empty: they are dense
 };
 
 struct PackedConfig {
@@ -27,8 +30,12 @@ struct PackedConfig {
   std::vector<PackedRule> rules;    // the first match wins
   std::optional<bool> packed_head;  // `lm_head` of gptq: whether the head is packed too
   std::vector<std::string> file_names;  // base names of weight files that older writers chose
+  // Names within a block of the linears that are packed at all (`modules_in_block_to_quantize`);
+  // empty: all of them.
+  std::vector<std::string> modules;
 
-  // How `layer` (full name) is stored; empty: dense, by a rule or because none is about it.
+  // How `layer` (full name) is stored; empty: dense, by a rule or because none is about it. Throws
+  // Error as NamePattern::fits_start_of().
   std::optional<PackedLayer> layer(const std::string& layer) const;
 };
 

@@ -85,6 +85,12 @@ void PackedLinears::choose_zero_points(const std::string& checkpoint_format) {
   const std::string way_out = ". If it answers nonsense, set model.checkpoint_format";
   if (checkpoint_format != "auto") {
     format_ = checkpoint_format == "gptq" ? PackedFormat::kGptq : PackedFormat::kGptqV2;
+    if (const auto by_values = format_by_values(); by_values && *by_values != format_)
+      notes_.push_back(
+          folder + " is read as " + checkpoint_format +
+          ", as model.checkpoint_format says, but its symmetric zero points are stored "
+          "as in " +
+          format_name(*by_values));
     return;
   }
   const bool labelled = config_ && config_->labelled;

@@ -23,7 +23,7 @@ namespace gptqb {
 //    gptq, for symmetric grids have no other zero point. Looked at in up to 64 layers;
 // 3. the folder's label;
 // 4. without one: gptq, as AutoGPTQ means it.
-// Where values and label differ, and where neither decides, notes() says so.
+// Where values differ from label or experiment, and where neither decides, notes() says so.
 class PackedLinears {
  public:
   // `config` empty: the folder says nothing, and bits and group size follow from shapes.
@@ -50,6 +50,7 @@ class PackedLinears {
   // What the layer's packed tensors take in the files.
   int64_t stored_bytes(const std::string& layer) const;
 
+  const std::optional<PackedConfig>& config() const { return config_; }
   // The folder's label, where its zero points say that it is wrong: other readers trust it.
   std::optional<PackedFormat> wrong_label() const { return wrong_label_; }
   // What a reader of results must know of how the folder was read.

@@ -39,13 +39,15 @@ class Validation {
       return std::move(report_);
     }
     report_.notes = packed_->notes();
+    for (const std::string& note : tensors_->notes()) report_.notes.push_back(note);
     check_settings();
     // As a model: tensors that are missing, or too many, or of other shapes than config.json asks.
     attempt([&] {
-      for (const std::string& note :
-           open_model(folder_, {.checkpoint_format = checkpoint_format_})->notes())
+      const auto model = open_model(folder_, {.checkpoint_format = checkpoint_format_});
+      for (const std::string& note : model->notes())
         if (std::find(report_.notes.begin(), report_.notes.end(), note) == report_.notes.end())
           report_.notes.push_back(note);
+      check_dense_linears(*model);
     });
     for (const std::string& name : packed_->names()) check_layer(name);
     if (dense_ && compared_ == 0)
@@ -89,6 +91,45 @@ class Validation {
       add_at((*config_)->where, std::string("expected lm_head: ") + (is ? "true" : "false") +
                                     ", for the folder's head is " + (is ? "packed" : "dense") +
                                     ", got " + (said ? "true" : "false"));
+  }
+
+  // Linears that the settings call packed and the files hold dense: readers that trust the settings
+  // look for tensors that are not there.
+  void check_dense_linears(const CausalLm& model) {
+    if (!*config_) return;
+    const std::vector<std::string>& modules = (*config_)->modules;
+    const std::vector<std::string> files = tensors_->names();
+    std::vector<std::string> wrong;
+    for (int64_t block = 0; block < model.block_count(); ++block)
+      for (const Stage& stage : model.stages())
+        for (const std::string& linear : stage.linears) {
+          const std::string layer = in_files(files, model.block_name(block) + "." + linear);
+          const bool meant =
+              modules.empty() || std::find(modules.begin(), modules.end(), linear) != modules.end();
+          if (!layer.empty() && meant && (*config_)->layer(layer)) wrong.push_back(layer);
+        }
+    if (!wrong.empty())
+      add_at((*config_)->where, "expected a rule that leaves them dense, or packed tensors of " +
+                                    shorten_list(wrong) +
+                                    ", got dense weights that the settings call packed: " +
+                                    "readers that trust them find no such tensors");
+  }
+
+  // The layer `name` as the files call it, if its weight is dense there; they may leave out the
+  // model's prefix, or have it where the model does not.
+  static std::string in_files(const std::vector<std::string>& files, const std::string& name) {
+    const std::string_view end = ".weight";
+    for (const std::string& file : files)
+      if (file.ends_with(end))
+        if (const std::string layer = file.substr(0, file.size() - end.size());
+            is_end_of(layer, name) || is_end_of(name, layer))
+          return layer;
+    return "";
+  }
+
+  // Whether `end` is `name`, or all of it behind a dot.
+  static bool is_end_of(const std::string& end, const std::string& name) {
+    return name == end || name.ends_with("." + end);
   }
 
   void check_dense_tensors() {
@@ -155,13 +196,8 @@ class Validation {
   // The dense weight of a layer, which the packed files may name with or without the prefix of the
   // model ("h.0.attn" for "transformer.h.0.attn"); undefined if there is none.
   at::Tensor dense_weight(const std::string& layer) const {
-    const std::string name = layer + ".weight";
-    const auto ends_with_name = [](const std::string& longer, const std::string& end) {
-      return longer == end || longer.ends_with("." + end);
-    };
-    for (const std::string& other : dense_->tensor_names())
-      if (ends_with_name(other, name) || ends_with_name(name, other)) return dense_->tensor(other);
-    return {};
+    const std::string other = in_files(dense_->tensor_names(), layer);
+    return other.empty() ? at::Tensor() : dense_->tensor(other + ".weight");
   }
 
   void compare(const std::string& name, const QuantizedLinear& linear) {

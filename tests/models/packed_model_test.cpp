@@ -59,7 +59,12 @@ TEST(PackedModel, ZeroPointsWinOverAWrongLabel) {
   EXPECT_TRUE(model.matches(*opened));
   EXPECT_THAT(opened->notes(),
               ElementsAre(AllOf(HasSubstr("is labelled gptq"), HasSubstr("read as gptq_v2"))));
-  EXPECT_FALSE(model.matches(*model.open("gptq")));
+  const auto against = model.open("gptq");
+  EXPECT_FALSE(model.matches(*against));
+  EXPECT_THAT(against->notes(),
+              ElementsAre(AllOf(HasSubstr("is read as gptq, as model.checkpoint_format says"),
+                                HasSubstr("stored as in gptq_v2"))));
+  EXPECT_THAT(model.open("gptq_v2")->notes(), IsEmpty());
 }
 
 TEST(PackedModel, WithoutALabelZeroPointsTell) {

@@ -41,7 +41,7 @@ TEST(PackedValidate, GoodFoldersPass) {
 struct Planted {
   const char* what;
   std::function<void(PackedModel&)> plant;
-  const char* expected;
+  std::string expected;
 };
 
 // Every one in a symmetric v2 folder of 4 bits in groups of 16.
@@ -103,6 +103,14 @@ TEST(PackedValidate, EachPlantedFaultIsFound) {
          m.settings()["dynamic"] = {{"-:.*up_proj", nlohmann::json::object()}};
        },
        "expected a dense weight"},
+      {"a dense linear that the settings call packed",
+       [&](PackedModel& m) { m.leave_dense(kLayer + ".weight"); },
+       "packed tensors of " + kLayer + ", got dense weights"},
+      {"a pattern that is none",
+       [&](PackedModel& m) {
+         m.settings()["dynamic"] = {{"-:(up_proj", nlohmann::json::object()}};
+       },
+       "expected a regular expression, got '(up_proj'"},
       {"a label that symmetric zero points deny",
        [&](PackedModel& m) { m.settings()["checkpoint_format"] = "gptq"; },
        "expected zero points as its label gptq says"},
@@ -139,12 +147,69 @@ TEST(PackedValidate, EachPlantedFaultIsFound) {
        },
        "expected the sym of"},
   };
-  EXPECT_GE(faults.size(), 20u);
+  EXPECT_GE(faults.size(), 25u);
   for (const Planted& fault : faults) {
     PackedModel model(Kind::kV2);
     fault.plant(model);
     EXPECT_THAT(validated(model).faults, Contains(HasSubstr(fault.expected))) << fault.what;
   }
+}
+
+// A folder comes from anywhere: it must not hang who looks through it, and one pattern is one
+// fault.
+TEST(PackedValidate, APatternThatBacktracksWithoutEndIsOneFault) {
+  for (const Kind kind : {Kind::kV1, Kind::kCompressed}) {
+    PackedModel model(kind);
+    const std::string evil = "(([a-z_0-9]+)*[.]?)*[A-Z]";
+    if (kind == Kind::kCompressed)
+      model.settings()["ignore"] = {"re:" + evil};
+    else
+      model.settings()["dynamic"] = {{"-:" + evil, nlohmann::json::object()}};
+    EXPECT_THAT(validated(model).faults,
+                ElementsAre(AllOf(HasSubstr("is decided in 100000 steps"), HasSubstr(evil))));
+  }
+}
+
+// AutoGPTQ's list of what is packed at all: what it leaves out may be dense.
+TEST(PackedValidate, LinearsThatTheSettingsDoNotListMayBeDense) {
+  PackedModel model(Kind::kV2);
+  model.leave_dense(kLayer + ".weight");
+  auto& modules = model.settings()["modules_in_block_to_quantize"];
+  modules = {{"self_attn.q_proj", "self_attn.k_proj"}, {"mlp.gate_proj"}};
+  EXPECT_THAT(validated(model).faults, IsEmpty());
+  modules.push_back({"mlp.up_proj"});
+  EXPECT_THAT(validated(model).faults, ElementsAre(HasSubstr("got dense weights")));
+}
+
+// Nothing that is read is wrong; somebody should know all the same.
+TEST(PackedValidate, ShardsThatAreNotReadAndAWrongTotalAreNoted) {
+  PackedModel model(Kind::kV2);
+  model.packed().write();
+  const auto& path = model.packed().path();
+  std::filesystem::copy(path / "model.safetensors", path / "model-00009-of-00009.safetensors");
+  EXPECT_THAT(validate_packed(path).notes,
+              ElementsAre(AllOf(HasSubstr("weight files that are not read"),
+                                HasSubstr("model-00009-of-00009.safetensors"))));
+  std::filesystem::rename(path / "model.safetensors", path / "model-00001-of-00001.safetensors");
+  nlohmann::json index;
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : model.tensors()) {
+    index["weight_map"][name] = "model-00001-of-00001.safetensors";
+    bytes += static_cast<int64_t>(tensor.nbytes());
+  }
+  const auto with_total = [&](int64_t total) {
+    index["metadata"]["total_size"] = total;
+    write_text(path / "model.safetensors.index.json", index.dump());
+    const PackedReport report = validate_packed(path);
+    EXPECT_THAT(report.faults, IsEmpty());
+    return report.notes;
+  };
+  EXPECT_THAT(with_total(bytes), ElementsAre(HasSubstr("the index does not name them")));
+  std::filesystem::remove(path / "model-00009-of-00009.safetensors");
+  EXPECT_THAT(with_total(bytes), IsEmpty());
+  EXPECT_THAT(with_total(bytes + 1),
+              ElementsAre(HasSubstr("metadata.total_size is " + std::to_string(bytes + 1) +
+                                    ", its tensors take " + std::to_string(bytes))));
 }
 
 // The damage of a download: shards that are cut off, or not there.
