@@ -6,8 +6,12 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "models/gptq_tensors.h"
+#include "models/packed_linears.h"
+#include "models/packed_validate.h"
 #include "tests/models/model_folder.h"
 #include "tests/support/shared.h"
+#include "tests/support/slow_packer.h"
 
 namespace gptqb::test {
 namespace {
@@ -46,6 +50,37 @@ INSTANTIATE_TEST_SUITE_P(Written, PackedFolder,
                          ::testing::Values("dense", "g4s32_gptq", "g4s32_gptq_v2", "g2a32_gptq_v2",
                                            "ct_w4s_g32", "ct_w8s_channel"),
                          [](const auto& written) { return std::string(written.param); });
+
+// Folders that older versions of this program wrote (scripts/make_saved_goldens.py): sound, and
+// what is written today for their codes and grids is the same, byte for byte. Golden.* has their
+// logits.
+TEST(SavedFolders, OlderOnesAreSoundAndWrittenToTheSameBytes) {
+  int folders = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(golden_folder(""))) {
+    const auto folder = entry.path();
+    if (!folder.filename().string().starts_with("saved_")) continue;
+    SCOPED_TRACE(folder.filename().string());
+    ++folders;
+    const PackedReport report = validate_packed(folder);
+    EXPECT_THAT(report.faults, ::testing::IsEmpty());
+    // The logits beside it are no weights.
+    EXPECT_THAT(report.notes, ::testing::Each(::testing::HasSubstr(": golden.safetensors")));
+    const auto config = read_packed_config(folder, ConfigReader(folder / "config.json"));
+    ASSERT_TRUE(config && config->labelled);
+    const TensorReader tensors(folder);
+    const PackedLinears linears(tensors, config, "auto");
+    EXPECT_GT(linears.names().size(), 10u);
+    for (const std::string& name : linears.names()) {
+      const auto [out, in] = linears.sizes_of(name);
+      const GptqTensors again = pack_gptq(linears.unpack(name, out, in), config->format, name);
+      EXPECT_TRUE(same_tensor(again.qweight, tensors.view(name + ".qweight"))) << name;
+      EXPECT_TRUE(same_tensor(again.qzeros, tensors.view(name + ".qzeros"))) << name;
+      EXPECT_TRUE(same_tensor(again.scales, tensors.view(name + ".scales"))) << name;
+      EXPECT_TRUE(same_tensor(again.g_idx, tensors.view(name + ".g_idx"))) << name;
+    }
+  }
+  EXPECT_GE(folders, 2);
+}
 
 }  // namespace
 }  // namespace gptqb::test
