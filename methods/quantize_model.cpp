@@ -296,6 +296,7 @@ class Driver {
                                 .clip_inputs = {}};
     auto result = plan_.head->quantizer->quantize(problem);
     result.replacement.validate(plan_.head->layer);
+    if (const auto* codes = result.replacement.codes()) result.health.codes = codes->codes_hash();
     describe_shape(problem.weight, 1, data, result.health);
     report_.count_end(plan_.head->settings.quant, result.replacement);
     model_.replace_end(ModelEnd::kHead, result.replacement);

@@ -17,6 +17,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Whether `path` still is the file that was opened: the run that held it may have removed it.
+bool is_file(const fs::path& path, int descriptor) {
+  struct stat opened = {}, named = {};
+  return ::fstat(descriptor, &opened) == 0 && ::stat(path.c_str(), &named) == 0 &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+}  // namespace
+
 void check_begun_here(const fs::path& folder) {
   std::error_code failed;
   const fs::file_status status = fs::symlink_status(folder, failed);
@@ -30,15 +39,6 @@ void check_begun_here(const fs::path& folder) {
       "expected nothing, or what an interrupted run of gptq-bench left, got something else. "
       "Move it away, or choose another save.path");
 }
-
-// Whether `path` still is the file that was opened: the run that held it may have removed it.
-bool is_file(const fs::path& path, int descriptor) {
-  struct stat opened = {}, named = {};
-  return ::fstat(descriptor, &opened) == 0 && ::stat(path.c_str(), &named) == 0 &&
-         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
-}
-
-}  // namespace
 
 ClaimedFolder::ClaimedFolder(fs::path folder) : folder_(std::move(folder)) {
   check_begun_here(folder_);

@@ -9,11 +9,14 @@ namespace gptqb {
 // killed run holds nothing.
 constexpr const char* kWritingMarker = ".gptq-bench-writing";
 
+// Throws Error if `folder` is something that this program did not begin: a folder without the
+// marker, unless it is empty, a link, a file.
+void check_begun_here(const std::filesystem::path& folder);
+
 class ClaimedFolder {
  public:
-  // Makes `folder`, or empties what an interrupted run left there. Throws Error: it is something
-  // that this program did not begin (a folder without the marker, unless it is empty, a link, a
-  // file), or another run holds it.
+  // Makes `folder`, or empties what an interrupted run left there. Throws Error as
+  // check_begun_here(), and if another run holds it.
   explicit ClaimedFolder(std::filesystem::path folder);
   // Removes the folder, unless the marker has left it.
   ~ClaimedFolder();

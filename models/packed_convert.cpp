@@ -54,7 +54,7 @@ Json settings_of_layers(const std::map<std::string, PackedLayer>& layers,
                    {"group_size", base.group_size},
                    {"sym", base.symmetric},
                    {"desc_act", writer.has_group_index()},
-                   {"lm_head", false}};
+                   {"lm_head", !writer.head().empty()}};
   if (Json rules = packed_rules(base, layers, writer.dense_layers()); !rules.empty())
     settings["dynamic"] = std::move(rules);
   return settings;
@@ -74,9 +74,14 @@ int64_t convert_packed(const std::filesystem::path& folder, const std::string& c
                 "expected a packed checkpoint, got a dense one. Quantize it: "
                 "gptq-bench quantize " +
                     folder.string() + " --out DIR");
-  PackedFolderWriter writer(
-      {.path = out, .source = folder, .config = {}, .format = format, .shard_bytes = shard_bytes},
-      *model);
+  const std::string head = model->extras().head;
+  PackedFolderWriter writer({.path = out,
+                             .source = folder,
+                             .config = {},
+                             .format = format,
+                             .shard_bytes = shard_bytes,
+                             .head = packed.has(head) ? head : ""},
+                            *model);
   std::map<std::string, PackedLayer> layers;
   for (const std::string& name : packed.names()) {
     const auto [rows, columns] = packed.sizes_of(name);
@@ -100,7 +105,7 @@ int64_t convert_packed(const std::filesystem::path& folder, const std::string& c
   if (!meta.is_object()) meta = Json::object();
   if (meta.contains("quantizer")) meta["quantized_by"] = meta.at("quantizer");
   meta["quantizer"] = Json::array({producer(version)});
-  meta["converted_from"] = folder.filename().string();
+  meta["converted_from"] = (folder / "").parent_path().filename().string();
   std::set<std::string> packed_tensors;
   for (const std::string& name : packed.names())
     for (std::string& tensor : packed.tensors_of(name)) packed_tensors.insert(std::move(tensor));

@@ -1,7 +1,5 @@
 #include "models/packed_folder_writer.h"
 
-#include <algorithm>
-#include <array>
 #include <utility>
 
 #include "common/atomic_file.h"
@@ -12,29 +10,13 @@
 #include "models/packed_checks.h"
 #include "models/packed_producer.h"
 #include "models/replace_folder.h"
+#include "models/save_target.h"
 
 namespace gptqb {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-// Weights of the source in any form, and files that are written anew.
-bool is_copied(const fs::path& file) {
-  constexpr std::array kWeights = {".safetensors", ".bin",  ".pt", ".pth",    ".ckpt",
-                                   ".gguf",        ".onnx", ".h5", ".msgpack"};
-  const std::string name = file.filename().string();
-  if (name.ends_with(".index.json") || name == "config.json" || name == "quantize_config.json" ||
-      name == "quant_config.json" || name == kWritingMarker)
-    return false;
-  return std::find(kWeights.begin(), kWeights.end(), file.extension().string()) == kWeights.end();
-}
-
-// Of a packed folder, whatever model it is of.
-bool is_written(const std::string& name) {
-  return name.ends_with(".safetensors") || name.ends_with(".index.json") || name == "config.json" ||
-         name == "quantize_config.json" || name == kWritingMarker;
-}
 
 class BusyTime {
  public:
@@ -62,33 +44,16 @@ std::vector<std::string> all_names(const CausalLm& model,
 PackedFolderWriter::PackedFolderWriter(PackedFolderOptions options, const CausalLm& model)
     : options_(std::move(options)) {
   if (options_.path.filename().empty()) options_.path = options_.path.parent_path();  // "folder/"
-  check_replaceable();
-  claim_.emplace(options_.path.string() + ".incomplete");
+  check_replaceable(options_.path, options_.source);
+  claim_.emplace(temporary_name(options_.path));
   for (int64_t block = 0; block < model.block_count(); ++block)
     for (const Stage& stage : model.stages())
       for (const std::string& linear : stage.linears)
         packed_[model.block_name(block) + "." + linear] = false;
+  if (!options_.head.empty()) packed_[options_.head] = false;
   // First, so that a disk that is full or a file that cannot be read costs no work.
   copy_other_files();
   shards_.emplace(temporary(), options_.shard_bytes, header_room(all_names(model, packed_)));
-}
-
-void PackedFolderWriter::check_replaceable() const {
-  const fs::path& path = options_.path;
-  if (!fs::exists(fs::symlink_status(path))) return;
-  if (!own_settings(path))
-    throw Error(path.string(),
-                "expected a path where nothing is, or a folder that gptq-bench packed, got "
-                "something else. Choose another save.path, or remove it");
-  for (const auto& entry : fs::directory_iterator(path)) {
-    const fs::path name = entry.path().filename();
-    const bool copied =
-        !options_.source.empty() && is_copied(name) && fs::is_regular_file(options_.source / name);
-    if (entry.is_regular_file() && (is_written(name.string()) || copied)) continue;
-    throw Error(entry.path().string(),
-                "expected only files that this program writes anew in a folder that it replaces, "
-                "got one of yours. Move it away, or choose another save.path");
-  }
 }
 
 void PackedFolderWriter::add(const std::string& layer, const QuantizedLinear& linear) {
@@ -152,17 +117,23 @@ void PackedFolderWriter::finish(const std::optional<std::string>& dtype, const J
   }
   const bool older = config.contains("torch_dtype") && !config.contains("dtype");
   if (dtype) config[older ? "torch_dtype" : "dtype"] = *dtype;
+  // A tied head would be the embedding again. Who copies a folder copies one that says so already.
+  if (dtype && !options_.head.empty()) config["tie_word_embeddings"] = false;
   config["quantization_config"] = quantization;
-  write_file_atomically(temporary() / "quantize_config.json", quantization.dump(2) + "\n");
+  // A folder's name may be no UTF-8, and JSON is.
+  const auto text = [](const Json& json) {
+    return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  };
+  write_file_atomically(temporary() / "quantize_config.json", text(quantization));
   // Last: without it nobody loads what is not complete.
-  write_file_atomically(temporary() / "config.json", config.dump(2) + "\n");
+  write_file_atomically(temporary() / "config.json", text(config));
   sync_folder(temporary());
 }
 
 void PackedFolderWriter::copy_other_files() const {
   if (options_.source.empty()) return;
   for (const auto& entry : fs::directory_iterator(options_.source)) {
-    if (!entry.is_regular_file() || !is_copied(entry.path())) continue;
+    if (!entry.is_regular_file() || !is_copied_along(entry.path())) continue;
     write_file_atomically(temporary() / entry.path().filename(), read_file(entry.path()));
   }
 }
@@ -170,7 +141,7 @@ void PackedFolderWriter::copy_other_files() const {
 void PackedFolderWriter::publish() {
   fs::path old;
   try {
-    check_replaceable();
+    check_replaceable(options_.path, options_.source);
     const bool replaces = fs::exists(options_.path);
     if (replaces)
       claim_->move_marker(options_.path);

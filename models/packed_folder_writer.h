@@ -31,6 +31,7 @@ struct PackedFolderOptions {
   nlohmann::ordered_json config;  // of the model; without source, else it is read from there
   PackedFormat format = PackedFormat::kGptq;  // kGptq or kGptqV2
   int64_t shard_bytes = 5'000'000'000;
+  std::string head = {};  // full name of the output head, where it is packed too; else empty
   ExchangeNames exchange = exchange_names;  // of the folder with the older one
 };
 
@@ -44,13 +45,13 @@ class PackedFolderWriter {
   PackedFolderWriter(const PackedFolderWriter&) = delete;
   PackedFolderWriter& operator=(const PackedFolderWriter&) = delete;
 
-  // Packs and writes a linear of the model by its full name. May be called by any thread. Throws
-  // Error as pack_gptq(), and for a name that is none or came before.
+  // Packs and writes a linear of the blocks, or the head, by its full name. May be called by any
+  // thread. Throws Error as pack_gptq(), and for a name that is none or came before.
   void add(const std::string& layer, const QuantizedLinear& linear);
 
   // Writes what is left of `model` as it computes with it, in its dtype; last quantize_config.json,
-  // and config.json with `quantization` as quantization_config. The folder can be read then, under
-  // its temporary name.
+  // and config.json with `quantization` as quantization_config, untied where the head is packed.
+  // The folder can be read then, under its temporary name.
   void complete(CausalLm& model, const nlohmann::ordered_json& quantization);
   // The same with the bytes of `dense` in place of a model's tensors, those in `left_out` apart,
   // and the dtype that config.json names left as it is.
@@ -64,11 +65,12 @@ class PackedFolderWriter {
   const std::filesystem::path& path() const { return options_.path; }
   const std::filesystem::path& temporary() const { return claim_->path(); }
   PackedFormat format() const { return options_.format; }
+  const std::string& head() const { return options_.head; }
   int64_t shard_bytes() const { return options_.shard_bytes; }
   // Bytes of all tensors, and seconds spent on packing and writing, by whichever thread.
   int64_t bytes() const { return shards_->tensor_bytes(); }
   double busy_seconds() const { return busy_seconds_; }
-  // Names of the linears that were added, and of the others of the blocks.
+  // Names of the linears that were added, and of the others of the blocks (and the head, if asked).
   std::vector<std::string> layers() const { return names(true); }
   std::vector<std::string> dense_layers() const { return names(false); }
   // Whether one of them has columns of a group anywhere, so that readers need its index.
@@ -81,13 +83,12 @@ class PackedFolderWriter {
   // as config.json has it.
   void finish(const std::optional<std::string>& dtype, const nlohmann::ordered_json& quantization);
   void copy_other_files() const;
-  void check_replaceable() const;
 
   PackedFolderOptions options_;
   std::optional<ClaimedFolder> claim_;
   std::optional<ShardWriter> shards_;
   mutable std::mutex mutex_;
-  std::map<std::string, bool> packed_;  // every linear of the blocks: whether it was added
+  std::map<std::string, bool> packed_;  // all that may be packed: whether it was added
   bool has_group_index_ = false;
   double busy_seconds_ = 0;
 };

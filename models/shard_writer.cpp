@@ -20,6 +20,11 @@ namespace {
 
 constexpr int64_t kLengthBytes = 8;
 constexpr int64_t kAlignment = 8;
+// Whole words leave what follows aligned; elements wider than that are rare, and begin a shard
+// where they must.
+constexpr int64_t kWord = 4;
+// A place in the data that takes as many digits as any.
+constexpr int64_t kFarPlace = 1'000'000'000'000'000;
 // Of an entry of a header beside the name: dtype, four sizes and two offsets at their longest.
 constexpr int64_t kEntryBytes = 160;
 
@@ -47,22 +52,27 @@ class ShardWriter::Shard {
   Shard(const Shard&) = delete;
   Shard& operator=(const Shard&) = delete;
 
-  int64_t data_bytes() const { return data_bytes_; }
+  // Of all tensors, the waiting ones too.
+  int64_t data_bytes() const { return data_bytes_ + waiting_bytes_; }
   bool has_room(const std::string& name, const at::Tensor& tensor) const {
-    return static_cast<int64_t>(header_.size() + entry_text(name, tensor, data_bytes_).size()) +
-               2 <=
-           header_bytes_;
+    return data_bytes_ % tensor.element_size() == 0 &&
+           header_size() + header_size(name, tensor) + 2 <= header_bytes_;
   }
 
   void add(const std::string& name, const at::Tensor& tensor) {
-    const at::Tensor rows = tensor.contiguous();
-    const auto bytes = static_cast<int64_t>(rows.nbytes());
-    write(rows.const_data_ptr(), bytes, kLengthBytes + header_bytes_ + data_bytes_);
-    header_ += "," + entry_text(name, tensor, data_bytes_);
-    data_bytes_ += bytes;
+    const auto bytes = static_cast<int64_t>(tensor.nbytes());
+    if (bytes % kWord == 0) return append(name, tensor);
+    waiting_.emplace_back(name, tensor);
+    waiting_bytes_ += bytes;
+    waiting_header_ += header_size(name, tensor);
   }
 
   void close() {
+    std::stable_sort(waiting_.begin(), waiting_.end(), [](const auto& a, const auto& b) {
+      return a.second.element_size() > b.second.element_size();
+    });
+    for (const auto& [name, tensor] : waiting_) append(name, tensor);
+    waiting_.clear();
     std::string header = header_ + "}";
     if (static_cast<int64_t>(header.size()) > header_bytes_)
       throw Error(path_.string(), "expected a header of at most " + std::to_string(header_bytes_) +
@@ -78,6 +88,20 @@ class ShardWriter::Shard {
   }
 
  private:
+  // What an entry takes in the header, at most.
+  static int64_t header_size(const std::string& name, const at::Tensor& tensor) {
+    return static_cast<int64_t>(entry_text(name, tensor, kFarPlace).size()) + 1;
+  }
+  int64_t header_size() const { return static_cast<int64_t>(header_.size()) + waiting_header_; }
+
+  void append(const std::string& name, const at::Tensor& tensor) {
+    const at::Tensor rows = tensor.contiguous();
+    const auto bytes = static_cast<int64_t>(rows.nbytes());
+    write(rows.const_data_ptr(), bytes, kLengthBytes + header_bytes_ + data_bytes_);
+    header_ += "," + entry_text(name, tensor, data_bytes_);
+    data_bytes_ += bytes;
+  }
+
   [[noreturn]] void fail(const std::string& step) const {
     throw Error(path_.string(), step + ": " + std::strerror(errno));
   }
@@ -97,7 +121,10 @@ class ShardWriter::Shard {
   std::filesystem::path path_;
   int64_t header_bytes_;
   int file_ = -1;
-  int64_t data_bytes_ = 0;
+  int64_t data_bytes_ = 0;  // written
+  std::vector<std::pair<std::string, at::Tensor>> waiting_;
+  int64_t waiting_bytes_ = 0;
+  int64_t waiting_header_ = 0;
   std::string header_ = R"({"__metadata__":{"format":"pt"})";
 };
 

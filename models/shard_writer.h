@@ -27,8 +27,10 @@ class ShardWriter {
   ShardWriter(const ShardWriter&) = delete;
   ShardWriter& operator=(const ShardWriter&) = delete;
 
-  // Appends CPU tensors to the shard that is open, wider elements first, so that each is aligned.
-  // Throws Error naming the file: a name that was added before, a disk that is full.
+  // Appends CPU tensors to the shard that is open. The format has no room for padding, and each
+  // tensor begins at a multiple of its element size: one whose bytes would misalign what follows
+  // (halves of an odd number) waits in memory and goes last into its shard. Throws Error naming the
+  // file: a name that was added before, a disk that is full.
   void add(std::vector<std::pair<std::string, at::Tensor>> tensors);
   // Writes the last header and the index, and flushes all to disk.
   void finish();

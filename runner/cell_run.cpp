@@ -148,7 +148,8 @@ struct CellSave {
                               ? nlohmann::ordered_json::parse(of.model().synthetic.config().dump())
                               : nlohmann::ordered_json(),
                 .format = settings.format_of(of),
-                .shard_bytes = settings.shard_bytes},
+                .shard_bytes = settings.shard_bytes,
+                .head = of.head() ? model.extras().head : ""},
                model),
         store(kept, writer, model) {}
 

@@ -162,9 +162,18 @@ int command_line(const std::vector<std::string>& args, std::ostream& out, std::o
         ->check(CLI::IsMember({"auto", "gptq", "gptq_v2", "compressed-tensors"}));
   };
   CLI::App* inspect = app.add_subcommand(
-      "inspect", "what a model folder, packed or dense, holds and what it takes; runs nothing");
+      "inspect", "what a model folder, packed or dense, holds and what it takes; computes nothing");
+  InspectOptions inspect_options;
   add_checkpoint(*inspect);
-  inspect->callback([&] { code = inspect_command(checkpoint, checkpoint_format, out); });
+  inspect->add_flag("--measure", inspect_options.measure,
+                    "put weights and cache into memory and read what that takes");
+  inspect->add_option("--device", inspect_options.device, "of that: cpu, cuda or cuda:N")
+      ->capture_default_str();
+  inspect->callback([&] {
+    inspect_options.folder = checkpoint;
+    inspect_options.checkpoint_format = checkpoint_format;
+    code = inspect_command(inspect_options, out);
+  });
 
   CLI::App* validate = app.add_subcommand(
       "validate", "look through a packed checkpoint; one line per fault, exit 1 if there is one");

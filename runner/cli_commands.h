@@ -62,14 +62,20 @@ struct QuantizeCommandOptions {
   double shard_size = 5;
 };
 
+struct InspectOptions {
+  std::string folder;
+  std::string checkpoint_format = "auto";
+  std::string device = "cpu";
+  bool measure = false;  // puts the tensors there
+};
+
 int run_command(const RunCommandOptions& options, std::ostream& out, std::ostream& err);
 int quantize_command(const QuantizeCommandOptions& options, std::ostream& out, std::ostream& err);
 int bench_command(const BenchCommandOptions& options, std::ostream& out, std::ostream& err);
 // What all three commands that run cells do with their plans.
 int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, std::ostream& out,
               std::ostream& err);
-int inspect_command(const std::string& folder, const std::string& checkpoint_format,
-                    std::ostream& out);
+int inspect_command(const InspectOptions& options, std::ostream& out);
 int validate_command(const std::string& folder, const std::string& checkpoint_format,
                      const std::string& dense, std::ostream& out);
 int convert_command(const std::string& folder, const std::string& checkpoint_format,

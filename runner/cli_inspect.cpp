@@ -1,7 +1,9 @@
-// inspect: what a model folder holds and what it takes, without running it.
+// inspect: what a model folder holds and what it takes, without computing with it.
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <map>
+#include <memory>
 #include <set>
 
 #include "common/error.h"
@@ -10,6 +12,8 @@
 #include "models/packed_linears.h"
 #include "runner/cli.h"
 #include "runner/cli_commands.h"
+#include "runner/held_memory.h"
+#include "runner/run.h"
 
 namespace gptqb {
 namespace {
@@ -58,37 +62,118 @@ std::map<std::string, int64_t> layers_by_format(const fs::path& folder,
   return counts;
 }
 
+// The tensors of a model on a device, as much of them as a row of the table is about.
+class Placed {
+ public:
+  Placed(const fs::path& folder, const std::string& checkpoint_format, at::Device device)
+      : folder_(folder),
+        checkpoint_format_(checkpoint_format),
+        device_(device),
+        model_(open_model(folder, {.checkpoint_format = checkpoint_format})) {}
+
+  // Packed ones as in the files, all others in the model's dtype.
+  std::vector<at::Tensor> packed() const {
+    const auto config = read_packed_config(folder_, ConfigReader(folder_ / "config.json"));
+    const TensorReader tensors(folder_, config ? config->file_names : std::vector<std::string>());
+    const PackedLinears linears(tensors, config, checkpoint_format_);
+    std::vector<at::Tensor> held;
+    for (const std::string& layer : linears.names())
+      for (const std::string& name : linears.tensors_of(layer)) put(tensors.view(name), held);
+    for (const std::string& name : model_->tensor_names())
+      if (!is_packed(linears, name)) put(model_->tensor(name), held);
+    return held;
+  }
+  std::vector<at::Tensor> dequantized() const {
+    std::vector<at::Tensor> held;
+    for (const std::string& name : model_->tensor_names()) put(model_->tensor(name), held);
+    return held;
+  }
+  std::vector<at::Tensor> cache(int64_t tokens) const {
+    return {at::zeros({tokens * model_->cached_per_token()},
+                      at::TensorOptions(device_).dtype(model_->dtype()))
+                .fill_(1)};
+  }
+
+ private:
+  // Files may leave the model's prefix out.
+  static bool is_packed(const PackedLinears& linears, const std::string& tensor) {
+    constexpr std::string_view kEnd = ".weight";
+    if (!tensor.ends_with(kEnd)) return false;
+    const std::string layer = tensor.substr(0, tensor.size() - kEnd.size());
+    const auto& names = linears.names();
+    return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return name == layer || name.ends_with("." + layer) || layer.ends_with("." + name);
+    });
+  }
+  void put(const at::Tensor& tensor, std::vector<at::Tensor>& held) const {
+    held.push_back(tensor.to(device_, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true));
+  }
+
+  fs::path folder_;
+  std::string checkpoint_format_;
+  at::Device device_;
+  std::unique_ptr<CausalLm> model_;
+};
+
 }  // namespace
 
-int inspect_command(const std::string& folder, const std::string& checkpoint_format,
-                    std::ostream& out) {
-  const auto model = open_model(folder, {.checkpoint_format = checkpoint_format});
+int inspect_command(const InspectOptions& options, std::ostream& out) {
+  const fs::path folder = options.folder;
+  const auto model = open_model(folder, {.checkpoint_format = options.checkpoint_format});
   const PackedShare share = model->packed_share();
   const auto element = static_cast<double>(c10::elementSize(model->dtype()));
   const auto all = static_cast<double>(model->parameter_count());
   const auto packed = static_cast<double>(share.weights);
   const double stored = static_cast<double>(share.bits) / 8 + (all - packed) * element;
+  const auto padded = [](const std::string& text, size_t width) {
+    return text + std::string(text.size() < width ? width - text.size() : 1, ' ');
+  };
   const auto line = [&](const std::string& name, const std::string& value) {
-    out << name << std::string(name.size() < 28 ? 28 - name.size() : 1, ' ') << value << '\n';
+    out << padded(name, 28) << value << '\n';
   };
   line("architecture", model->architecture() + ", " + std::to_string(model->block_count()) +
                            " blocks, " + std::to_string(model->parameter_count()) + " weights");
   line("dtype", type_name(model->dtype()));
   if (share.weights > 0) {
-    for (const auto& [format, count] : layers_by_format(folder, checkpoint_format))
+    for (const auto& [format, count] : layers_by_format(folder, options.checkpoint_format))
       line("layers", std::to_string(count) + " of " + format);
     line("bits per packed weight", number(static_cast<double>(share.bits) / packed));
   }
   line("bits per weight", number(8 * stored / all));
   line("on disk", size_text(bytes_on_disk(folder)));
-  out << "\npredicted device memory\n";
-  if (share.weights > 0) line("  weights, packed", size_text(stored));
-  line(share.weights > 0 ? "  weights, dequantized" : "  weights", size_text(all * element));
-  for (const int64_t tokens :
-       std::set<int64_t>{std::min<int64_t>(2048, model->max_positions()), model->max_positions()}) {
-    const double cache = static_cast<double>(tokens * model->cached_per_token()) * element;
-    line("  + cache of " + std::to_string(tokens) + " tokens", size_text(cache));
+
+  const at::Device device(options.device == "cuda" ? "cuda:0" : options.device);
+  const Placed placed(folder, options.checkpoint_format, device);
+  out << '\n' << padded("memory of " + device.str(), 28) << padded("predicted", 16) << "measured\n";
+  const auto row = [&](const std::string& name, double bytes, const auto& make) {
+    std::string measured = "-";
+    if (options.measure) {
+      const auto room = static_cast<double>(free_bytes(device));
+      measured = bytes > room ? "not measured: " + size_text(room) + " are free"
+                              : size_text(static_cast<double>(held_bytes(device, make)));
+    }
+    out << padded(name, 28) << padded(size_text(bytes), 16) << measured << '\n';
+  };
+  std::vector<std::pair<std::string, std::pair<double, std::function<std::vector<at::Tensor>()>>>>
+      forms;
+  if (share.weights > 0)
+    forms.push_back({"weights, packed", {stored, [&] { return placed.packed(); }}});
+  forms.push_back({share.weights > 0 ? "weights, dequantized" : "weights",
+                   {all * element, [&] { return placed.dequantized(); }}});
+  for (const auto& [name, form] : forms) {
+    row(name, form.first, form.second);
+    for (const int64_t tokens : std::set<int64_t>{std::min<int64_t>(2048, model->max_positions()),
+                                                  model->max_positions()}) {
+      const double cache = static_cast<double>(tokens * model->cached_per_token()) * element;
+      row("  + cache of " + std::to_string(tokens) + " tokens", form.first + cache, [&] {
+        std::vector<at::Tensor> held = form.second();
+        for (at::Tensor& tensor : placed.cache(tokens)) held.push_back(std::move(tensor));
+        return held;
+      });
+    }
   }
+  if (!options.measure)
+    out << "Measured with --measure, which puts all of it there; activations are in no row.\n";
   for (const std::string& note : model->notes()) out << "note: " << note << '\n';
   return kExitOk;
 }

@@ -1,16 +1,25 @@
 // quantize: an experiment of one cell, which writes a packed checkpoint, from the command line.
 #include <nlohmann/json.hpp>
 
+#include "common/error.h"
 #include "common/text.h"
+#include "datasets/utf8.h"
 #include "eval/evaluator.h"
 #include "methods/quantizer.h"
 #include "runner/cli_commands.h"
 #include "runner/model_checks.h"
+#include "runner/save_checks.h"
 
 namespace gptqb {
 namespace {
 
-std::string quoted(const std::string& text) { return nlohmann::json(text).dump(); }
+// As YAML takes it, which is UTF-8, as records and the folder's own settings are.
+std::string quoted(const char* option, const std::string& text) {
+  if (find_invalid_utf8(text))
+    throw Error(option, "expected UTF-8, which experiments and records are written in, got '" +
+                            replace_invalid_utf8(text) + "'. Rename it, or give a link to it");
+  return nlohmann::json(text).dump();
+}
 
 std::string experiment_text(const QuantizeCommandOptions& options) {
   std::string text = "name: quantize\n";
@@ -21,8 +30,9 @@ std::string experiment_text(const QuantizeCommandOptions& options) {
       if (!value.empty()) text += "  " + key + ": " + value + "\n";
   };
   const auto flag = [](bool value) { return value ? "true" : "false"; };
-  section("model", {{"path", quoted(options.model)}, {"dtype", quoted(options.dtype)}});
-  section("calibration", {{"dataset", quoted(options.dataset)},
+  section("model",
+          {{"path", quoted("model", options.model)}, {"dtype", quoted("--dtype", options.dtype)}});
+  section("calibration", {{"dataset", quoted("--dataset", options.dataset)},
                           {"samples", std::to_string(options.samples)},
                           {"seqlen", std::to_string(options.seqlen)},
                           {"seed", std::to_string(options.seed)}});
@@ -34,8 +44,8 @@ std::string experiment_text(const QuantizeCommandOptions& options) {
   section("quant", {{"bits", std::to_string(options.bits)},
                     {"group_size", std::to_string(options.group_size)},
                     {"symmetric", flag(options.symmetric)}});
-  section("save", {{"path", quoted(options.out)},
-                   {"format", options.format.empty() ? "" : quoted(options.format)},
+  section("save", {{"path", quoted("--out", options.out)},
+                   {"format", options.format.empty() ? "" : quoted("--format", options.format)},
                    {"shard_size", number_text(options.shard_size)}});
   return text;
 }
@@ -47,7 +57,7 @@ int quantize_command(const QuantizeCommandOptions& options, std::ostream& out, s
                                              {.set = options.run.files.set, .tier = ""});
   const Plan plan = make_plan(
       experiments.at(0), {.methods = quantizers().names(), .evaluators = evaluators().names()});
-  check_models(plan, "");
+  check_saves(plan, check_models(plan, "").sizes, "");
   return run_plans({plan}, options.run, out, err);
 }
 

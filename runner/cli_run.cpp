@@ -18,6 +18,7 @@
 #include "runner/report/report.h"
 #include "runner/run.h"
 #include "runner/run_lock.h"
+#include "runner/save_checks.h"
 #include "runner/terminal_progress.h"
 #include "runner/verdict.h"
 
@@ -125,7 +126,10 @@ int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, 
 int run_command(const RunCommandOptions& options, std::ostream& out, std::ostream& err) {
   std::vector<Plan> plans = plans_of(options.files);
   std::vector<ModelChecks> checks;
-  for (const Plan& plan : plans) checks.push_back(check_models(plan, ""));
+  for (const Plan& plan : plans) {
+    checks.push_back(check_models(plan, ""));
+    check_saves(plan, checks.back().sizes, "");
+  }
   check_device(options.device);
   for (size_t i = 0; i < plans.size(); ++i)
     skip_what_does_not_fit(plans[i], checks[i].sizes, options.device);
@@ -135,8 +139,10 @@ int run_command(const RunCommandOptions& options, std::ostream& out, std::ostrea
 int plan_command(const FileOptions& options, std::ostream& out) {
   std::vector<Plan> plans = plans_of(options);
   std::vector<std::string> missing;  // each once: the tables of a paper share their inputs
+  std::vector<std::map<std::string, ModelSizes>> sizes;
   for (Plan& plan : plans) {
     const ModelChecks checks = check_models(plan, "");
+    sizes.push_back(checks.sizes);
     for (const std::string& sentence : look_for_inputs(plan, data_root(), ""))
       if (std::find(missing.begin(), missing.end(), sentence) == missing.end())
         missing.push_back(sentence);
@@ -145,6 +151,7 @@ int plan_command(const FileOptions& options, std::ostream& out) {
   }
   if (plans.size() > 1) out << plan_totals(plans);
   for (const std::string& sentence : missing) out << "missing: " << sentence << '\n';
+  for (size_t i = 0; i < plans.size(); ++i) check_saves(plans[i], sizes[i], "");
   return kExitOk;
 }
 

@@ -19,6 +19,16 @@ void add_once(const std::string& sentence, std::vector<std::string>& sentences) 
     sentences.push_back(sentence);
 }
 
+// Whether awq would move scales into something without tensors of its own.
+bool moves_into_activations(const CausalLm& model) {
+  const std::vector<std::string> names = model.tensor_names();
+  const auto moves = model.scale_plan().moves;
+  return std::any_of(moves.begin(), moves.end(), [&](const ScaleMove& move) {
+    const std::string weight = model.block_name(0) + "." + move.producer + ".weight";
+    return std::find(names.begin(), names.end(), weight) == names.end();
+  });
+}
+
 }  // namespace
 
 std::string packed_refusal(const Cell& cell) {
@@ -42,6 +52,7 @@ ModelChecks check_models(const Plan& plan, const fs::path& base) {
     std::vector<std::string> linears;  // none: not there, or broken
     ModelSizes sizes;
     bool packed = false;
+    bool moves_into_activations = false;  // of awq's scales
   };
   ModelChecks checks;
   std::vector<std::string> faults;
@@ -64,6 +75,7 @@ ModelChecks check_models(const Plan& plan, const fs::path& base) {
       model.linears = linear_names(opened);
       model.sizes = opened.sizes();
       model.packed = opened.packed_share().weights > 0;
+      model.moves_into_activations = moves_into_activations(opened);
     };
     std::error_code ignored;
     if (is_new && synthetic.asked()) {
@@ -84,6 +96,8 @@ ModelChecks check_models(const Plan& plan, const fs::path& base) {
     }
     for (const std::string& sentence : cell.unmatched_globs(model.linears))
       add_once(sentence, faults);
+    if (plan.save && cell.method().name == "awq" && model.moves_into_activations)
+      add_once(std::string("save: ") + kMovedScales, faults);
   }
   if (!faults.empty()) throw Error(plan.file, join(faults, "; "));
   return checks;

@@ -1,5 +1,6 @@
 #include "runner/packed_save.h"
 
+#include <set>
 #include <utility>
 
 #include "common/error.h"
@@ -66,7 +67,7 @@ Json quantization_settings(const Cell& cell, const PackedFolderWriter& writer,
   };
   std::map<std::string, PackedLayer> layers;
   for (const std::string& layer : writer.layers())
-    layers[layer] = stored(cell.settings_for(layer).quant);
+    layers[layer] = stored(layer == writer.head() ? *cell.head() : cell.settings_for(layer).quant);
   const char* format = format_name(writer.format());
   Json settings = {
       {"quant_method", "gptq"},
@@ -78,7 +79,7 @@ Json quantization_settings(const Cell& cell, const PackedFolderWriter& writer,
       {"static_groups", uses("method.static_groups") && cell.method().static_groups},
       {"true_sequential", uses("method.true_sequential") && cell.method().true_sequential}};
   if (uses("method.damping")) settings["damp_percent"] = cell.method().damping;
-  settings["lm_head"] = false;
+  settings["lm_head"] = !writer.head().empty();
   settings["checkpoint_format"] = format;
   settings["format"] = format;
   settings["pack_dtype"] = "int32";
@@ -114,12 +115,26 @@ std::map<std::string, KeptLinear> SavingStore::linears(int64_t block) {
   return kept_->linears(block);
 }
 
+void SavingStore::check_moved(int64_t block, const FinishedBlock& finished) const {
+  if (finished.divided.empty()) return;
+  const std::vector<std::string> names = model_.tensor_names();
+  const std::set<std::string> tensors(names.begin(), names.end());
+  for (const auto& [producer, scale] : finished.divided)
+    if (const std::string name = model_.block_name(block) + "." + producer;
+        !tensors.contains(name + ".weight"))
+      throw Error(name, kMovedScales);
+}
+
 void SavingStore::write(int64_t block, const FinishedBlock& finished) {
+  check_moved(block, finished);
   for (const auto& [linear, kept] : finished.linears) {
-    const std::string layer = model_.block_name(block) + "." + linear;
+    // The head is kept behind the last block.
+    const std::string layer = block == model_.block_count()
+                                  ? model_.extras().head
+                                  : model_.block_name(block) + "." + linear;
     const LinearReplacement replacement = kept.replacement();
     const auto* quantized = std::get_if<QuantizedLinear>(&replacement.form);
-    if (quantized == nullptr || !finished.divided.empty())
+    if (quantized == nullptr)
       throw Error(layer,
                   "expected codes and grids alone, which a packed checkpoint holds, got a "
                   "layer with more to it. Leave `save` out");
@@ -138,11 +153,20 @@ void verify_saved(const std::filesystem::path& folder, CausalLm& model,
                              "auto");
   std::map<std::string, std::string> codes;
   for (const LayerHealth& layer : layers) codes[layer.layer] = layer.codes;
-  const auto differs = [&](const std::string& layer, const char* what) {
-    throw Error(folder.string() + ", " + layer,
-                std::string("expected the ") + what +
-                    " of the model that was quantized, got others from disk. This is a fault of "
-                    "gptq-bench or of the disk: please report it");
+  const auto check = [&](const std::string& layer, int64_t out, int64_t in, const auto& computed) {
+    if (!grids.contains(layer)) return;
+    const auto differs = [&](const char* what) {
+      throw Error(folder.string() + ", " + layer,
+                  std::string("expected the ") + what +
+                      " of the model that was quantized, got others from disk. This is a fault of "
+                      "gptq-bench or of the disk: please report it");
+    };
+    const QuantizedLinear back = packed.unpack(layer, out, in);
+    if (back.codes_hash() != codes[layer]) differs("codes");
+    if (grid_hash(back) != grids.at(layer)) differs("grids");
+    if (!weights) return;
+    const at::Tensor wanted = computed();
+    if (!at::equal(back.dequantize(model.dtype()).to(wanted.device()), wanted)) differs("weights");
   };
   const ModelSizes sizes = model.sizes();
   for (int64_t block = 0; block < model.block_count(); ++block) {
@@ -150,18 +174,14 @@ void verify_saved(const std::filesystem::path& folder, CausalLm& model,
     for (size_t stage = 0; stage < model.stages().size(); ++stage)
       for (size_t i = 0; i < model.stages()[stage].linears.size(); ++i) {
         const std::string& linear = model.stages()[stage].linears[i];
-        const std::string layer = model.block_name(block) + "." + linear;
-        if (!grids.contains(layer)) continue;
-        const QuantizedLinear back =
-            packed.unpack(layer, sizes.stages[stage].outs[i], sizes.stages[stage].in);
-        if (back.codes_hash() != codes[layer]) differs(layer, "codes");
-        if (grid_hash(back) != grids.at(layer)) differs(layer, "grids");
-        if (weights &&
-            !at::equal(back.dequantize(model.dtype()).to(model.device()), model.weight(linear)))
-          differs(layer, "weights");
+        check(model.block_name(block) + "." + linear, sizes.stages[stage].outs[i],
+              sizes.stages[stage].in, [&] { return model.weight(linear); });
       }
   }
   model.release_block();
+  const ModelExtras ends = model.extras();
+  check(ends.head, ends.head_shape[0], ends.head_shape[1],
+        [&] { return model.end_weight(ModelEnd::kHead); });
 }
 
 }  // namespace gptqb

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "methods/resume_store.h"
+#include "models/causal_lm.h"
 #include "models/packed_folder_writer.h"
 #include "runner/cell.h"
 #include "runner/save_settings.h"
@@ -34,7 +35,7 @@ nlohmann::ordered_json quantization_settings(const Cell& cell, const PackedFolde
 class SavingStore : public ResumeStore {
  public:
   // `kept` may be null: nothing is kept. All must live longer.
-  SavingStore(ResumeStore* kept, PackedFolderWriter& writer, const BlockModel& model)
+  SavingStore(ResumeStore* kept, PackedFolderWriter& writer, const CausalLm& model)
       : kept_(kept), writer_(writer), model_(model) {}
 
   // A block kept by an earlier run is written too.
@@ -47,10 +48,13 @@ class SavingStore : public ResumeStore {
 
  private:
   void write(int64_t block, const FinishedBlock& finished);
+  // Scales that moved are written with the norms and biases that they moved into. Throws Error
+  // where that was an activation, which has no tensors.
+  void check_moved(int64_t block, const FinishedBlock& finished) const;
 
   ResumeStore* kept_;
   PackedFolderWriter& writer_;
-  const BlockModel& model_;
+  const CausalLm& model_;
   std::map<std::string, std::string> grids_;
 };
 

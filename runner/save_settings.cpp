@@ -8,8 +8,9 @@ namespace {
 // Of one rule or of the cell itself.
 std::string layer_refusal(const SaveSettings& save, const Cell& cell, const LayerChoice& choice) {
   if (choice.skip || choice.method == "none") return "";
-  if (choice.method == "awq" || choice.method == "llm_int8")
-    return "expected gptq, rtn, obq or external beside `save`, got " + choice.method +
+  if (choice.method == "llm_int8" || (choice.method == "awq" && cell.method().name != "awq"))
+    return "expected gptq, rtn, obq, awq for all layers, or external beside `save`, got " +
+           choice.method + (choice.rule.empty() ? "" : " by the rule " + choice.rule) +
            ", whose layers are more than codes and grids: packed checkpoints cannot hold them";
   if (choice.quant.ternary())
     return "expected 2, 3, 4 or 8 bits beside `save`, got ternary, which packed checkpoints cannot "
@@ -29,11 +30,11 @@ std::string layer_refusal(const SaveSettings& save, const Cell& cell, const Laye
 
 std::string save_refusal(const SaveSettings& save, const Cell& cell) {
   if (cell.dense() || cell.measures_kernels()) return "";
-  for (const auto& [end, bits] :
-       {std::pair{"head", cell.head()}, std::pair{"embedding", cell.embedding()}})
-    if (bits)
-      return std::string("expected quant.") + end + ": none beside `save`, got " +
-             std::to_string(bits->bits) + " bits: only linears of blocks are written packed";
+  if (cell.embedding())
+    return "expected quant.embedding: none beside `save`, got " +
+           std::to_string(cell.embedding()->bits) +
+           " bits: packed checkpoints have no codes of an embedding. Quantize the head alone "
+           "(quant.head), or leave `save` out";
   if (cell.method().rows > 0)
     return "expected all rows beside `save`, got method.rows " +
            std::to_string(cell.method().rows) + ": a sample is no model";

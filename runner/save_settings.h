@@ -22,6 +22,12 @@ struct SaveSettings {
   }
 };
 
+// Why scales that moved into an activation cannot be written; what a norm or bias took is in it.
+constexpr const char* kMovedScales =
+    "expected scales that awq moves into norms and linears beside `save`, got some that move into "
+    "an "
+    "activation, for which packed checkpoints have no tensor. Use gptq or rtn, or leave `save` out";
+
 // Why the model of `cell` cannot be written as a packed checkpoint, whatever comes out; "" if it
 // can, or if it is dense and there is nothing to write.
 std::string save_refusal(const SaveSettings& save, const Cell& cell);

@@ -9,6 +9,7 @@
 #include "models/packed_convert.h"
 #include "models/packed_linears.h"
 #include "models/packed_producer.h"
+#include "models/save_target.h"
 #include "tests/models/packed_model.h"
 
 namespace gptqb::test {
@@ -36,6 +37,48 @@ TEST(ShardWriter, FilesAreReadBackWhateverTheNames) {
     EXPECT_EQ(file.metadata().at("format"), "pt");
     std::ifstream stream(file.path(), std::ios::binary);
     EXPECT_EQ(stream.get() % 8, 0);
+  }
+}
+
+// Tensors of odd lengths, added one after the other as layers are: each begins where its elements
+// may lie, the format's rule against holes (which SafetensorsFile holds files to) stays kept, and
+// the header has room for those that wait.
+TEST(ShardWriter, TensorsOfOddLengthsMisalignNothing) {
+  for (const int64_t shard_bytes : {int64_t{1} << 20, int64_t{150}}) {
+    const TemporaryFolder folder;
+    std::map<std::string, at::Tensor> tensors;
+    for (int64_t layer = 0; layer < 4; ++layer) {
+      const std::string name = "layer." + std::to_string(layer);
+      tensors[name + ".scales"] = at::arange(5 + layer, at::kHalf) + layer;
+      tensors[name + ".norm"] = at::arange(3, at::kBFloat16);
+      tensors[name + ".mask"] = at::arange(7 - layer, at::kByte);
+      tensors[name + ".qweight"] = at::arange(5, at::kInt) * (layer + 1);
+      tensors[name + ".shape"] = at::tensor({layer, layer}, at::kLong);
+      tensors[name + ".none"] = at::empty({0}, at::kHalf);
+    }
+    std::vector<std::string> names;
+    for (const auto& [name, tensor] : tensors) names.push_back(name);
+    ShardWriter writer(folder.path(), shard_bytes, header_room(names));
+    for (const auto& [name, tensor] : tensors) writer.add({{name, tensor}});
+    writer.finish();
+    const TensorReader reader(folder.path());
+    EXPECT_EQ(reader.names(), names);
+    EXPECT_THAT(reader.notes(), ::testing::IsEmpty());
+    size_t files = 0;
+    for (const auto& entry : fs::directory_iterator(folder.path())) {
+      if (entry.path().extension() != ".safetensors") continue;
+      ++files;
+      int64_t bytes = 0;
+      const SafetensorsFile file(entry.path());
+      for (const auto& [name, info] : file.tensors()) {
+        EXPECT_EQ(info.begin % c10::elementSize(info.dtype), 0u) << name;
+        bytes += static_cast<int64_t>(info.end - info.begin);
+      }
+      EXPECT_LE(bytes, shard_bytes) << entry;
+    }
+    EXPECT_GT(files, shard_bytes < 1000 ? 2u : 0u);
+    for (const auto& [name, tensor] : tensors)
+      EXPECT_TRUE(same_tensor(reader.view(name), tensor)) << name;
   }
 }
 
@@ -197,6 +240,34 @@ TEST_F(WriterOfPackedFolders, FilesOfOthersInAFolderAreNotLost) {
               HasSubstr("README.md] expected only files that this program writes anew"));
   EXPECT_TRUE(fs::exists(path_ / "README.md"));
   EXPECT_FALSE(fs::exists(path_.string() + ".incomplete"));
+}
+
+// What would end a run of hours at its end is told before it, and telling leaves nothing behind.
+TEST_F(WriterOfPackedFolders, WhatIsInTheWayIsToldBeforeAnyWork) {
+  const fs::path source = model_.packed().path();
+  const auto refusal = [&](const fs::path& path) {
+    return message_of([&] { check_save_target(path, source); });
+  };
+  const std::string kNone = "nothing was thrown";
+  EXPECT_EQ(refusal(path_), kNone);
+  EXPECT_EQ(refusal(path_ / "deep" / "er/"), kNone);
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+  EXPECT_GT(room_for_checkpoint(path_ / "deep"), 0);
+  write(options());
+  EXPECT_EQ(refusal(path_), kNone);
+  write_text(path_ / "notes.txt", "mine");
+  EXPECT_THAT(refusal(path_), HasSubstr("got one of yours"));
+  EXPECT_THAT(refusal(source), HasSubstr("expected a path where nothing is"));
+  EXPECT_THAT(refusal(path_ / "notes.txt" / "packed"),
+              AllOf(HasSubstr("expected a folder as parent"), HasSubstr("notes.txt")));
+  EXPECT_THAT(refusal("/proc/gptq-bench/packed"), HasSubstr("cannot make a folder in /proc"));
+  const fs::path begun = folder_.path() / "other.incomplete";
+  fs::create_directories(begun);
+  EXPECT_EQ(refusal(folder_.path() / "other"), kNone);
+  const int64_t room = room_for_checkpoint(folder_.path() / "other");
+  write_text(begun / "thesis.tex", "years");
+  EXPECT_THAT(refusal(folder_.path() / "other/"), HasSubstr("what an interrupted run"));
+  EXPECT_GT(room, 0);
 }
 
 // NFS and FUSE refuse to exchange names.

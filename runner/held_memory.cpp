@@ -1,0 +1,50 @@
+#include "runner/held_memory.h"
+
+#include <c10/core/CachingDeviceAllocator.h>
+#include <malloc.h>
+
+#include <fstream>
+#include <string>
+
+#include "kernels/device_info.h"
+
+namespace gptqb {
+namespace {
+
+// "RssAnon:   1234 kB" of a file under /proc, in bytes; 0 if there is none.
+int64_t proc_bytes(const char* file, const std::string& name) {
+  std::ifstream lines(file);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with(name + ":")) return std::stoll(line.substr(name.size() + 1)) * 1024;
+  return 0;
+}
+
+int64_t bytes_now(at::Device device) {
+  if (!device.is_cuda()) return proc_bytes("/proc/self/status", "RssAnon");
+  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  return c10::getDeviceAllocator(device.type())
+      ->getDeviceStats(device.index())
+      .allocated_bytes[kAll]
+      .current;
+}
+
+}  // namespace
+
+int64_t held_bytes(at::Device device, const std::function<std::vector<at::Tensor>()>& make) {
+  // What was freed and is kept for later would be taken without a trace, and counted without use.
+  if (device.is_cpu()) ::malloc_trim(0);
+  if (device.is_cuda()) at::empty({1}, at::TensorOptions(device));  // makes its allocator known
+  const int64_t before = bytes_now(device);
+  const std::vector<at::Tensor> held = make();
+  if (device.is_cpu()) ::malloc_trim(0);
+  return bytes_now(device) - before;
+}
+
+int64_t free_bytes(at::Device device) {
+  if (!device.is_cuda()) return proc_bytes("/proc/meminfo", "MemAvailable");
+  for (const kernels::DeviceInfo& info : kernels::cuda_info().devices)
+    if (info.index == device.index()) return info.memory_free;
+  return 0;
+}
+
+}  // namespace gptqb
