@@ -140,10 +140,8 @@ int run_command(const RunCommandOptions& options, std::ostream& out, std::ostrea
 int plan_command(const FileOptions& options, std::ostream& out) {
   std::vector<Plan> plans = plans_of(options);
   std::vector<std::string> missing;  // each once: the tables of a paper share their inputs
-  std::vector<std::map<std::string, ModelSizes>> sizes;
   for (Plan& plan : plans) {
     const ModelChecks checks = check_models(plan, "");
-    sizes.push_back(checks.sizes);
     for (const std::string& sentence : look_for_inputs(plan, data_root(), ""))
       if (std::find(missing.begin(), missing.end(), sentence) == missing.end())
         missing.push_back(sentence);
@@ -152,7 +150,6 @@ int plan_command(const FileOptions& options, std::ostream& out) {
   }
   if (plans.size() > 1) out << plan_totals(plans);
   for (const std::string& sentence : missing) out << "missing: " << sentence << '\n';
-  for (size_t i = 0; i < plans.size(); ++i) check_saves(plans[i], sizes[i], "");
   return kExitOk;
 }
 
