@@ -205,7 +205,7 @@ int command_line(const std::vector<std::string>& args, std::ostream& out, std::o
   CLI::App* report = app.add_subcommand(
       "report", "rebuild all tables of an output folder from its records, print one");
   report->add_option("dir", folder, "output folder, holds records/")->required();
-  report->add_option("--format", format, "md, csv or json")->default_val("md");
+  report->add_option("--format", format, "md, csv, json, latex or html")->default_val("md");
   report->callback([&] { code = report_command(folder, format, out, err); });
 
   CLI::App* compare =

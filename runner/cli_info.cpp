@@ -80,8 +80,7 @@ int report_command(const std::string& folder, const std::string& format, std::os
   const auto& entry = report_formats().at(format);
   LoadedRecords loaded = records_of(folder, err);
   const bool damaged = !loaded.damaged.empty();
-  std::vector<Verdict> verdicts = judge_records(loaded.records);
-  const ReportData data{std::move(loaded.records), std::move(verdicts), std::move(loaded.damaged)};
+  const ReportData data = report_data(std::move(loaded), folder);
   write_reports(folder, data);
   out << entry.make.render(data);
   return damaged ? kExitFailed : kExitOk;

@@ -72,9 +72,7 @@ fs::path output_of(const RunCommandOptions& options, const std::string& experime
 
 // Rebuilds the tables of `output` from everything in it.
 void write_tables(const fs::path& output) {
-  LoadedRecords all = load_records(output);
-  std::vector<Verdict> verdicts = judge_records(all.records);
-  write_reports(output, {std::move(all.records), std::move(verdicts), std::move(all.damaged)});
+  write_reports(output, report_data(load_records(output), output));
 }
 
 }  // namespace
@@ -114,7 +112,7 @@ int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, 
     const std::vector<Verdict> verdicts = judge_records(outcome.records);
     out << report_formats().at("md").make.render({outcome.records, verdicts, {}});
     const bool measured = fs::exists(run_options.output / "kernels.csv");
-    out << "\nFiles: " << run_options.output.string() << "/{table.md,results.csv,results.json,"
+    out << "\nFiles: " << run_options.output.string() << "/{report.html,table.md,table.tex,results.csv,results.json,"
         << (measured ? "layers.csv,kernels.csv,plots/,records/}\n" : "layers.csv,records/}\n");
     if (outcome.failed + outcome.missing + outcome.skipped > 0 || any_failed(verdicts))
       code = kExitFailed;

@@ -2,9 +2,8 @@
 #include <iterator>
 
 #include "common/hash.h"
-#include "runner/report/markdown_sections.h"
-#include "runner/report/markdown_table.h"
 #include "runner/report/number_format.h"
+#include "runner/report/sections.h"
 #include "runner/report/settings_summary.h"
 
 namespace gptqb {
@@ -35,18 +34,18 @@ bool has_codes(const Record& record) {
 
 }  // namespace
 
-std::string blocks_table(const RecordPointers& rows) {
+Section blocks_section(const RecordPointers& rows) {
   RecordPointers usable;
   std::copy_if(rows.begin(), rows.end(), std::back_inserter(usable),
                [](const Record* row) { return has_codes(*row); });
   const auto groups = alike_but_for(usable, {kBlockSize});
-  if (groups.empty()) return "";
+  if (groups.empty()) return {};
 
   RecordPointers shown;
   for (const RecordPointers& group : groups) shown.insert(shown.end(), group.begin(), group.end());
   auto settings = varying_beside_label(shown);
   std::erase(settings, kBlockSize);
-  MarkdownTable table;
+  ReportTable table;
   table.add_column("cells");
   for (const std::string& key : settings) table.add_column(key);
   table.add_column("block size", true);
@@ -64,9 +63,13 @@ std::string blocks_table(const RecordPointers& rows) {
       cells.push_back(same_codes_text(*row, *group.front()));
       table.add_row(std::move(cells));
     }
-  return "## Blocks of columns: time and codes\n\n" + table.text() +
-         "\nSolve: seconds for columns and errors of all layers, without factors. Codes: a hash of "
-         "those of all layers.\n";
+  return {"blocks",
+          "Blocks of columns: time and codes",
+          "",
+          std::move(table),
+          {},
+          "Solve: seconds for columns and errors of all layers, without factors. Codes: a hash of "
+          "those of all layers."};
 }
 
 }  // namespace gptqb

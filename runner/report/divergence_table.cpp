@@ -1,9 +1,8 @@
 #include <algorithm>
 
 #include "runner/report/baseline.h"
-#include "runner/report/markdown_sections.h"
-#include "runner/report/markdown_table.h"
 #include "runner/report/number_format.h"
+#include "runner/report/sections.h"
 #include "runner/report/settings_summary.h"
 
 namespace gptqb {
@@ -17,7 +16,7 @@ constexpr const char* kLegend =
     "same windows: mean a token ± its standard error, 99th percentile, maximum. vs RTN: paired "
     "difference of the mean ± half its 95 % interval. Top-1: share of tokens for which both models "
     "put the same token first. Right token: mean change of the probability of the token that "
-    "follows.\n";
+    "follows.";
 
 // Datasets of which any row has a divergence, in the order they first appear.
 std::vector<std::string> divergence_datasets(const RecordPointers& rows) {
@@ -51,9 +50,9 @@ std::string percent_text(const Record& record, const std::string& name, bool wit
 
 }  // namespace
 
-std::string divergence_table(const RecordPointers& rows, const std::vector<Record>& all) {
+Section divergence_section(const RecordPointers& rows, const std::vector<Record>& all) {
   const std::vector<std::string> settings = varying_beside_label(rows);
-  MarkdownTable table;
+  ReportTable table;
   table.add_column("cell");
   for (const std::string& key : settings) table.add_column(key);
   table.add_column("dataset");
@@ -85,8 +84,7 @@ std::string divergence_table(const RecordPointers& rows, const std::vector<Recor
       table.add_row(std::move(cells));
     }
   }
-  if (table.empty()) return "";
-  return "## Divergence from the dense model\n\n" + table.text() + "\n" + kLegend;
+  return {"divergence", "Divergence from the dense model", "", std::move(table), {}, kLegend};
 }
 
 }  // namespace gptqb

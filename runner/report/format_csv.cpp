@@ -1,11 +1,12 @@
 // results.csv: one row a cell. After the columns that docs/architecture.md fixes come, for each
 // metric with an error,
-// `<metric>.stderr`; for each dataset `windows.`, `seqlen.`, `loss_vs_dense.` and `loss_vs_rtn.`
+// `<metric>.stderr`; for each published value `expected.<metric>`; for each dataset `windows.`, `seqlen.`, `loss_vs_dense.` and `loss_vs_rtn.`
 // (mean paired difference in nats a token) with `.ci95` (half the width of its interval); and the
 // layers that fell back, device and commit.
 #include "runner/report/baseline.h"
 #include "runner/report/csv_table.h"
 #include "runner/report/report.h"
+#include "runner/report/sections.h"
 
 namespace gptqb {
 namespace {
@@ -19,6 +20,9 @@ void add_columns(const std::vector<Record>& records, CsvTable& table) {
   for (const Record& record : records)
     for (const Metric& metric : record.metrics)
       if (metric.standard_error) table.add_column(metric.name + ".stderr");
+  for (const Record& record : records)
+    for (const Expectation& expectation : record.expectations)
+      if (is_published_value(expectation)) table.add_column("expected." + expectation.metric);
 }
 
 void set_difference(const std::string& column, const std::optional<PairedDifference>& difference,
@@ -60,6 +64,9 @@ std::string render_csv(const ReportData& data) {
     for (const Metric& metric : all_metrics(record)) table.set(metric.name, metric.value);
     for (const Metric& metric : record.metrics)
       if (metric.standard_error) table.set(metric.name + ".stderr", *metric.standard_error);
+    for (const Expectation& expectation : record.expectations)
+      if (is_published_value(expectation))
+        table.set("expected." + expectation.metric, *expectation.value);
     for (const std::string& dataset : datasets) set_dataset(record, data.records, dataset, table);
     table.set("fallback_layers", static_cast<int64_t>(fallback_layers(record).size()));
     table.set("resumed_blocks", record.resumed_blocks);

@@ -5,9 +5,8 @@
 #include <tuple>
 
 #include "runner/report/kernel_words.h"
-#include "runner/report/markdown_sections.h"
-#include "runner/report/markdown_table.h"
 #include "runner/report/number_format.h"
+#include "runner/report/sections.h"
 
 namespace gptqb {
 namespace {
@@ -28,7 +27,7 @@ std::string marks_text(const KernelRow& row) {
   return marks;
 }
 
-void add_row(const KernelRow& row, MarkdownTable& table) {
+void add_row(const KernelRow& row, ReportTable& table) {
   table.add_row({shape_words(row), std::to_string(row.m), row.kernel, weight_words(row), row.dtype,
                  significant_text(row.us, 3),
                  significant_text(row.us_p10, 3) + " – " + significant_text(row.us_p90, 3),
@@ -41,7 +40,7 @@ void add_row(const KernelRow& row, MarkdownTable& table) {
 // What decides which rows differ in m alone, in the order of a table.
 using Weight = std::tuple<int64_t, int64_t, std::string, int64_t, int64_t, bool, bool>;
 
-std::string crossover_table(const Record& record) {
+Section crossover_section(const Record& record) {
   std::map<std::tuple<int64_t, int64_t, std::string, int64_t>, double> dense;  // us
   const std::string dense_type = record.environment.gpu.empty() ? "float32" : "";
   for (const KernelRow& row : record.kernels)
@@ -57,7 +56,7 @@ std::string crossover_table(const Record& record) {
     const auto known = by_m.find(row.m);
     if (known == by_m.end() || row.us < known->second.us) by_m.insert_or_assign(row.m, row);
   }
-  MarkdownTable table;
+  ReportTable table;
   for (const char* title : {"K x N", "weights", "type"}) table.add_column(title);
   for (const char* title :
        {"M measured", "dense wins from M", "speed-up at the least M", "speed-up at the largest M"})
@@ -79,7 +78,7 @@ std::string crossover_table(const Record& record) {
                    wins, significant_text(first.speedup_vs_f16, 3) + "x",
                    significant_text(last.speedup_vs_f16, 3) + "x"});
   }
-  return table.empty() ? "" : "\n## Where the dense product wins\n\n" + table.text();
+  return {"crossover", "Where the dense product wins", "", std::move(table), {}, ""};
 }
 
 std::string ceilings_text(const Record& record) {
@@ -91,16 +90,16 @@ std::string ceilings_text(const Record& record) {
       text +=
           "; large dense product in " + type + " " + significant_text(metric.value, 4) + " TFLOP/s";
   }
-  return text + ".\n";
+  return text + ".";
 }
 
 }  // namespace
 
-std::string kernels_table(const RecordPointers& rows) {
-  std::string text;
+std::vector<Section> kernel_sections(const RecordPointers& rows) {
+  std::vector<Section> sections;
   for (const Record* record : rows) {
     if (record->kernels.empty()) continue;
-    MarkdownTable table;
+    ReportTable table;
     table.add_column("K x N");
     table.add_column("M", true);
     for (const char* title : {"kernel", "weights", "type"}) table.add_column(title);
@@ -109,17 +108,19 @@ std::string kernels_table(const RecordPointers& rows) {
       table.add_column(title, true);
     table.add_column("marks");
     for (const KernelRow& row : record->kernels) add_row(row, table);
-    text += (text.empty() ? "" : "\n") + std::string("## Kernels\n\n") + ceilings_text(*record) +
-            "\n" + table.text() + "\nMedian over repetitions of many calls in a row" +
-            (record->environment.gpu.empty() ? "" : " in a CUDA graph") +
-            "; results were checked against float64 before. GB/s: the packed weight alone, each "
-            "byte once. vs dense: over the dense product of the same shape, " +
-            (record->environment.gpu.empty() ? "in float32 by ATen" : "by cuBLAS") +
-            ". Errors: largest over the largest value, mean over the mean size. Which kernel was "
-            "taken and why, clocks and bytes: kernels.csv.\n" +
-            crossover_table(*record);
+    const bool on_gpu = !record->environment.gpu.empty();
+    const std::string note =
+        std::string("Median over repetitions of many calls in a row") +
+        (on_gpu ? " in a CUDA graph" : "") +
+        "; results were checked against float64 before. GB/s: the packed weight alone, each byte "
+        "once. vs dense: over the dense product of the same shape, " +
+        (on_gpu ? "by cuBLAS" : "in float32 by ATen") +
+        ". Errors: largest over the largest value, mean over the mean size. Which kernel was taken "
+        "and why, clocks and bytes: kernels.csv.";
+    sections.push_back({"kernels", "Kernels", ceilings_text(*record), std::move(table), {}, note});
+    sections.push_back(crossover_section(*record));
   }
-  return text;
+  return sections;
 }
 
 }  // namespace gptqb

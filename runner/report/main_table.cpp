@@ -3,15 +3,20 @@
 
 #include "common/text.h"
 #include "runner/report/baseline.h"
-#include "runner/report/markdown_sections.h"
-#include "runner/report/markdown_table.h"
 #include "runner/report/number_format.h"
+#include "runner/report/sections.h"
 #include "runner/report/settings_summary.h"
 
 namespace gptqb {
 namespace {
 
 const std::string kNothing = "–";
+
+constexpr const char* kLegend =
+    "Perplexity ± its standard error. Loss: nats a token, mean difference over the same windows ± "
+    "half its 95 % interval (paired, Student t); a tie is a difference the interval does not tell "
+    "from 0. bits/weight: of the linears of all blocks, with scales, zeros and indices, and dense "
+    "ones at the model's width; results.csv has that of the whole model too.";
 
 std::vector<Record> copies(const RecordPointers& rows) {
   std::vector<Record> result;
@@ -111,7 +116,7 @@ std::string bits_text(const Record& record) {
 }
 
 void add_columns(const std::vector<std::string>& settings, const std::vector<std::string>& datasets,
-                 MarkdownTable& table) {
+                 ReportTable& table) {
   table.add_column("method");
   table.add_column("bits", true);
   table.add_column("group", true);
@@ -132,10 +137,10 @@ void add_columns(const std::vector<std::string>& settings, const std::vector<std
 
 }  // namespace
 
-std::string main_table(const RecordPointers& rows, const std::vector<Record>& all) {
+Section main_section(const RecordPointers& rows, const std::vector<Record>& all) {
   const std::vector<std::string> settings = varying_beside_label(rows);
   const std::vector<std::string> datasets = perplexity_datasets(copies(rows));
-  MarkdownTable table;
+  ReportTable table;
   add_columns(settings, datasets, table);
   for (const Record* row : rows) {
     std::vector<std::string> cells = {or_nothing(row->setting("method.name")), bits_text(*row),
@@ -153,7 +158,7 @@ std::string main_table(const RecordPointers& rows, const std::vector<Record>& al
     cells.push_back(marks_text(*row));
     table.add_row(std::move(cells));
   }
-  return table.text();
+  return {"main", "", "", std::move(table), {}, kLegend};
 }
 
 }  // namespace gptqb

@@ -17,6 +17,15 @@ std::string padded(const std::string& text, size_t width, bool right) {
   return right ? space + text : text + space;
 }
 
+void add_items(const std::vector<ReportItem>& items, const std::string& indent, std::string& text) {
+  for (const ReportItem& item : items) {
+    text += indent + "- ";
+    if (!item.code.empty()) text += "`" + item.code + "` ";
+    text += markdown_escape(item.text) + "\n";
+    add_items(item.under, indent + "  ", text);
+  }
+}
+
 }  // namespace
 
 std::string markdown_escape(const std::string& text) {
@@ -28,32 +37,47 @@ std::string markdown_escape(const std::string& text) {
   return result;
 }
 
-void MarkdownTable::add_column(const std::string& title, bool right_aligned) {
-  columns_.push_back({markdown_escape(title), right_aligned});
-}
-
-void MarkdownTable::add_row(std::vector<std::string> cells) {
-  cells.resize(columns_.size());
-  for (std::string& cell : cells) cell = markdown_escape(cell);
-  rows_.push_back(std::move(cells));
-}
-
-std::string MarkdownTable::text() const {
+std::string markdown_text(const ReportTable& table) {
   std::string head;
   std::string rule;
-  std::vector<std::string> lines(rows_.size());
-  for (size_t column = 0; column < columns_.size(); ++column) {
-    const bool right = columns_[column].right_aligned;
-    size_t width = std::max<size_t>(3, width_of(columns_[column].title));
-    for (const auto& row : rows_) width = std::max(width, width_of(row[column]));
-    head += "| " + padded(columns_[column].title, width, right) + " ";
+  std::vector<std::string> lines(table.rows().size());
+  for (size_t column = 0; column < table.columns().size(); ++column) {
+    const ReportTable::Column& head_cell = table.columns()[column];
+    const bool right = head_cell.right_aligned;
+    const std::string title =
+        markdown_escape((head_cell.group.empty() ? "" : head_cell.group + " ") + head_cell.title);
+    std::vector<std::string> cells;
+    for (const auto& row : table.rows()) cells.push_back(markdown_escape(row[column]));
+    size_t width = std::max<size_t>(3, width_of(title));
+    for (const std::string& cell : cells) width = std::max(width, width_of(cell));
+    head += "| " + padded(title, width, right) + " ";
     rule += "| " + std::string(width - 1, '-') + (right ? ": " : "- ");
-    for (size_t row = 0; row < rows_.size(); ++row)
-      lines[row] += "| " + padded(rows_[row][column], width, right) + " ";
+    for (size_t row = 0; row < cells.size(); ++row)
+      lines[row] += "| " + padded(cells[row], width, right) + " ";
   }
   std::string result = head + "|\n" + rule + "|\n";
   for (const std::string& line : lines) result += line + "|\n";
   return result;
+}
+
+std::string markdown_text(const Section& section) {
+  std::string text;
+  const auto add = [&](const std::string& part) {
+    if (!text.empty()) text += "\n";
+    text += part + "\n";
+  };
+  if (!section.title.empty()) add("## " + section.title);
+  if (!section.intro.empty()) add(section.intro);
+  if (!section.table.empty()) {
+    if (!text.empty()) text += "\n";
+    text += markdown_text(section.table);
+  }
+  if (!section.items.empty()) {
+    if (!text.empty()) text += "\n";
+    add_items(section.items, "", text);
+  }
+  if (!section.note.empty()) add(section.note);
+  return text;
 }
 
 }  // namespace gptqb

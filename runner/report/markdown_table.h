@@ -1,27 +1,21 @@
-// A Markdown table whose source is readable too: columns are padded to one width, numbers to the
-// right.
+// A report's parts as Markdown whose source is readable too: columns of a table are padded to one
+// width, numbers to the right.
 #pragma once
 
 #include <string>
-#include <vector>
+
+#include "runner/report/section.h"
 
 namespace gptqb {
 
-class MarkdownTable {
- public:
-  void add_column(const std::string& title, bool right_aligned = false);
-  // As many cells as columns.
-  void add_row(std::vector<std::string> cells);
-  bool empty() const { return rows_.empty(); }
-  std::string text() const;
+// Heading, intro, table, list and note, those that there are; ends with a line break.
+std::string markdown_text(const Section& section);
+std::string markdown_text(const ReportTable& table);
 
- private:
-  struct Column {
-    std::string title;
-    bool right_aligned;
-  };
-  std::vector<Column> columns_;
-  std::vector<std::vector<std::string>> rows_;
+// For what is printed as Markdown alone.
+class MarkdownTable : public ReportTable {
+ public:
+  std::string text() const { return markdown_text(*this); }
 };
 
 // Text that stays one cell and shows as it is: | < and backslash are escaped, line breaks become

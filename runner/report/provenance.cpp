@@ -1,8 +1,7 @@
 #include <algorithm>
 
 #include "common/text.h"
-#include "runner/report/markdown_sections.h"
-#include "runner/report/markdown_table.h"
+#include "runner/report/sections.h"
 #include "runner/report/settings_summary.h"
 
 namespace gptqb {
@@ -14,9 +13,9 @@ class Lines {
   void add(const std::string& line) {
     if (std::find(lines_.begin(), lines_.end(), line) == lines_.end()) lines_.push_back(line);
   }
-  std::string text() const {
-    std::string result;
-    for (const std::string& line : lines_) result += "- " + line + "\n";
+  std::vector<ReportItem> items() const {
+    std::vector<ReportItem> result;
+    for (const std::string& line : lines_) result.push_back({"", line});
     return result;
   }
 
@@ -26,7 +25,7 @@ class Lines {
 
 std::string windows_line(const WindowsRecord& windows) {
   const std::string label = windows.dataset.empty() ? windows.name : windows.dataset;
-  return windows.role + ": " + markdown_escape(label) + ", " + std::to_string(windows.count) +
+  return windows.role + ": " + label + ", " + std::to_string(windows.count) +
          " windows of " + std::to_string(windows.seqlen) + " tokens, from " +
          std::to_string(windows.documents) + " documents with " +
          std::to_string(windows.stream_tokens) + " tokens (" +
@@ -41,14 +40,14 @@ std::string program_line(const Environment& environment) {
 
 }  // namespace
 
-std::string provenance(const RecordPointers& rows) {
+Section provenance_section(const RecordPointers& rows) {
   Lines lines;
   std::vector<std::string> shared;
   for (const auto& [key, text] : shared_settings(rows)) {
     std::string setting = key;
     setting += " = ";
     setting += text.empty() ? "(empty)" : text;
-    shared.push_back(markdown_escape(setting));
+    shared.push_back(setting);
   }
   if (!shared.empty()) lines.add("all cells that have the key: " + join(shared, ", "));
   for (const Record* row : rows)
@@ -62,7 +61,7 @@ std::string provenance(const RecordPointers& rows) {
     lines.add("device: " + device_line(row->environment));
     lines.add(program_line(row->environment));
   }
-  return "## What the numbers stand on\n\n" + lines.text();
+  return {"provenance", "What the numbers stand on", "", {}, lines.items(), ""};
 }
 
 }  // namespace gptqb

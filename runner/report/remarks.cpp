@@ -1,5 +1,4 @@
-#include "runner/report/markdown_sections.h"
-#include "runner/report/markdown_table.h"
+#include "runner/report/sections.h"
 #include "runner/report/settings_summary.h"
 
 namespace gptqb {
@@ -16,31 +15,32 @@ std::string named_layers(const Record& record) {
   return result;
 }
 
+std::string label_of(const Record& record) {
+  return record.cell_id + " (" + cell_label(record) + "): ";
+}
+
 }  // namespace
 
-std::string remarks(const RecordPointers& rows) {
-  std::string absent;
-  std::string notes;
-  for (const Record* row : rows) {
-    const std::string start =
-        "- " + row->cell_id + " (" + markdown_escape(cell_label(*row)) + "): ";
+Section absent_section(const RecordPointers& rows) {
+  std::vector<ReportItem> items;
+  for (const Record* row : rows)
     if (row->status != CellStatus::kOk)
-      absent += start + status_name(row->status) + ": " + markdown_escape(row->reason) + "\n";
-    for (const std::string& note : row->notes) notes += start + markdown_escape(note) + "\n";
+      items.push_back({"", label_of(*row) + status_name(row->status) + ": " + row->reason});
+  return {"absent", "Cells without a result", "", {}, std::move(items), ""};
+}
+
+Section notes_section(const RecordPointers& rows) {
+  std::vector<ReportItem> items;
+  for (const Record* row : rows) {
+    const auto add = [&](const std::string& text) { items.push_back({"", label_of(*row) + text}); };
+    for (const std::string& note : row->notes) add(note);
     for (const Metric& metric : row->metrics) {
-      if (!metric.reason.empty())
-        notes += start + metric.name + ": " + markdown_escape(metric.reason) + "\n";
-      if (!metric.note.empty())
-        notes += start + metric.name + ": " + markdown_escape(metric.note) + "\n";
+      if (!metric.reason.empty()) add(metric.name + ": " + metric.reason);
+      if (!metric.note.empty()) add(metric.name + ": " + metric.note);
     }
-    const std::string layers = named_layers(*row);
-    if (!layers.empty()) notes += start + markdown_escape(layers) + "\n";
+    if (const std::string layers = named_layers(*row); !layers.empty()) add(layers);
   }
-  std::string result;
-  if (!absent.empty()) result += "## Cells without a result\n\n" + absent;
-  if (!absent.empty() && !notes.empty()) result += "\n";
-  if (!notes.empty()) result += "## Notes\n\n" + notes;
-  return result;
+  return {"notes", "Notes", "", {}, std::move(items), ""};
 }
 
 }  // namespace gptqb

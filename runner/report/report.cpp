@@ -22,6 +22,12 @@ const Registry<ReportFormat>& report_formats() {
   return registry;
 }
 
+ReportData report_data(LoadedRecords loaded, const std::filesystem::path& output) {
+  std::vector<Verdict> verdicts = judge_records(loaded.records);
+  return {std::move(loaded.records), std::move(verdicts), std::move(loaded.damaged),
+          load_plots(output)};
+}
+
 std::vector<std::filesystem::path> write_reports(const std::filesystem::path& output,
                                                  const ReportData& data) {
   std::vector<std::filesystem::path> files;

@@ -7,6 +7,7 @@
 
 #include "common/registry.h"
 #include "runner/record.h"
+#include "runner/report/plot_files.h"
 #include "runner/verdict.h"
 
 namespace gptqb {
@@ -15,14 +16,19 @@ struct ReportData {
   std::vector<Record> records;  // rows, in this order
   std::vector<Verdict> verdicts;
   std::vector<std::string> damaged;  // messages of record files that could not be read
+  std::vector<PlotFile> plots{};     // that lie beside the records, for report.html
 };
+
+// All of an output folder, judged by the expectations that its records carry. `loaded` is what
+// load_records() found there.
+ReportData report_data(LoadedRecords loaded, const std::filesystem::path& output);
 
 struct ReportFormat {
   const char* file;  // name in the output folder
   std::string (*render)(const ReportData& data);
 };
 
-// report_formats.def: md, csv, json.
+// report_formats.def: md, csv, json, latex, html.
 const Registry<ReportFormat>& report_formats();
 
 // Writes every format and layers.csv into `output`, each atomically; if kernels were measured,

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "runner/report/html_text.h"
 #include "runner/report/kernel_words.h"
 #include "runner/report/number_format.h"
 
@@ -27,24 +28,9 @@ double power_above(double value) { return std::pow(10, std::ceil(std::log10(valu
 
 std::string number(double value) { return fixed_text(value, 1); }
 
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (const char letter : text) {
-    if (letter == '&')
-      result += "&amp;";
-    else if (letter == '<')
-      result += "&lt;";
-    else if (letter == '>')
-      result += "&gt;";
-    else
-      result += letter;
-  }
-  return result;
-}
-
 std::string text_at(double x, double y, const std::string& anchor, const std::string& text) {
   return "<text x=\"" + number(x) + "\" y=\"" + number(y) + "\" text-anchor=\"" + anchor + "\">" +
-         escaped(text) + "</text>\n";
+         html_escape(text) + "</text>\n";
 }
 
 std::string line(double x1, double y1, double x2, double y2, const std::string& style) {
@@ -52,19 +38,27 @@ std::string line(double x1, double y1, double x2, double y2, const std::string& 
          "\" y2=\"" + number(y2) + "\" " + style + "/>\n";
 }
 
-// Told apart by people who do not see red and green apart too (Okabe and Ito's palette).
+// The page and the ink follow the reader's choice of a light or a dark page; scripts/plots.py writes
+// the same words, so that drawings on one page agree.
+const std::string kPlotStyle =
+    "<style>.gptqb-plot{color:#1d2125}.gptqb-page{fill:#ffffff}"
+    "@media screen and (prefers-color-scheme:dark){.gptqb-plot{color:#e4e7ea}"
+    ".gptqb-page{fill:#14171a}}</style>\n";
+
+// Told apart by people who do not see red and green apart too, and against both pages (after Okabe
+// and Ito's palette).
 std::string colour_of(int64_t bits) {
   switch (bits) {
     case 2:
-      return "#CC79A7";
+      return "#C86598";
     case 3:
-      return "#E69F00";
+      return "#C77700";
     case 4:
-      return "#0072B2";
+      return "#2F86C9";
     case 8:
-      return "#009E73";
+      return "#1F9A74";
     default:
-      return "#666666";
+      return "#808890";
   }
 }
 
@@ -77,7 +71,7 @@ std::string point(const KernelRow& row, const Axis& x, const Axis& y) {
                   : "<circle cx=\"" + number(px) + "\" cy=\"" + number(py) + "\" r=\"4\" fill=\"" +
                         colour_of(row.bits) + "\" fill-opacity=\"0.75\">";
   return place + "<title>" +
-         escaped(row.kernel + ", " + shape_words(row) + ", M " + std::to_string(row.m) + ", " +
+         html_escape(row.kernel + ", " + shape_words(row) + ", M " + std::to_string(row.m) + ", " +
                  weight_words(row) + ", " + row.dtype + ": " + significant_text(row.us, 3) +
                  " us, " + significant_text(row.tflop_per_s, 3) + " TFLOP/s") +
          "</title>" + (row.dense() ? "</rect>\n" : "</circle>\n");
@@ -108,12 +102,13 @@ std::string roofline_svg(const Record& record) {
   std::string svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + number(kWidth) +
                     "\" height=\"" + number(kHeight) + "\" viewBox=\"0 0 " + number(kWidth) + " " +
                     number(kHeight) +
-                    "\" font-family=\"sans-serif\" font-size=\"13\">\n"
-                    "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
+                    "\" font-family=\"sans-serif\" font-size=\"13\" class=\"gptqb-plot\" "
+                    "role=\"img\" fill=\"currentColor\">\n" +
+                    kPlotStyle + "<rect class=\"gptqb-page\" width=\"100%\" height=\"100%\"/>\n";
   const std::string& device =
       record.environment.gpu.empty() ? record.environment.cpu : record.environment.gpu;
   svg += text_at(kLeft, 28, "start", "Kernels under the measured ceilings: " + device);
-  const std::string grid = "stroke=\"#DDDDDD\" stroke-width=\"1\"";
+  const std::string grid = "stroke=\"currentColor\" stroke-opacity=\"0.15\"";
   for (double value = x.low; value <= x.high * 1.001; value *= 10) {
     svg += line(x.at(value), y.first, x.at(value), y.last, grid);
     svg += text_at(x.at(value), y.first + 20, "middle", number_text(value));
@@ -126,7 +121,7 @@ std::string roofline_svg(const Record& record) {
   svg += "<text transform=\"translate(22 " + number((y.first + y.last) / 2) +
          ") rotate(-90)\" text-anchor=\"middle\">TFLOP/s</text>\n";
 
-  const std::string roof_style = "stroke=\"black\" stroke-width=\"1.5\"";
+  const std::string roof_style = "stroke=\"currentColor\" stroke-width=\"1.5\"";
   // From where the slope enters the plot to where it meets the highest roof.
   const double from = std::max(x.low, y.low / read), to = roof / read;
   svg += line(x.at(from), y.at(from * read), x.at(to), y.at(roof), roof_style);
@@ -151,7 +146,7 @@ std::string roofline_svg(const Record& record) {
     height += 22;
   }
   svg += "<rect x=\"" + number(x.last + 10) + "\" y=\"" + number(height - 8) +
-         "\" width=\"8\" height=\"8\" fill=\"none\" stroke=\"#666666\" stroke-width=\"1.5\"/>\n" +
+         "\" width=\"8\" height=\"8\" fill=\"none\" stroke=\"#808890\" stroke-width=\"1.5\"/>\n" +
          text_at(x.last + 26, height, "start", "dense product");
   return svg + "</svg>\n";
 }

@@ -1,9 +1,8 @@
 #include <algorithm>
 
 #include "common/text.h"
-#include "runner/report/markdown_sections.h"
-#include "runner/report/markdown_table.h"
 #include "runner/report/number_format.h"
+#include "runner/report/sections.h"
 #include "runner/report/settings_summary.h"
 
 namespace gptqb {
@@ -42,19 +41,18 @@ std::string bits_text(const Record& record) {
 
 }  // namespace
 
-std::string rules_section(const RecordPointers& rows) {
-  std::string text;
+Section rules_section(const RecordPointers& rows) {
+  std::vector<ReportItem> items;
   for (const Record* row : rows) {
     const Hits hits = hits_of(*row);
     if (std::all_of(hits.begin(), hits.end(), [](const auto& hit) { return hit.first.empty(); }))
       continue;
-    text += "- " + row->cell_id + " (" + markdown_escape(cell_label(*row)) + ")" + bits_text(*row) +
-            "\n";
+    ReportItem item{"", row->cell_id + " (" + cell_label(*row) + ")" + bits_text(*row)};
     for (const auto& [rule, layers] : hits)
-      text += "  - " + (rule.empty() ? "no rule" : "`" + rule + "`") + " -> " +
-              layers_text(layers) + "\n";
+      item.under.push_back({rule, (rule.empty() ? "no rule -> " : "-> ") + layers_text(layers)});
+    items.push_back(std::move(item));
   }
-  return text.empty() ? "" : "## Which rule took which layer\n\n" + text;
+  return {"rules", "Which rule took which layer", "", {}, std::move(items), ""};
 }
 
 }  // namespace gptqb

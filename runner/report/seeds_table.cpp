@@ -1,9 +1,8 @@
 #include <map>
 
 #include "common/statistics.h"
-#include "runner/report/markdown_sections.h"
-#include "runner/report/markdown_table.h"
 #include "runner/report/number_format.h"
+#include "runner/report/sections.h"
 #include "runner/report/settings_summary.h"
 
 namespace gptqb {
@@ -19,7 +18,7 @@ std::string settings_without_seed(const Record& record) {
 
 }  // namespace
 
-std::string seeds_table(const RecordPointers& rows) {
+Section seeds_section(const RecordPointers& rows) {
   std::map<std::string, RecordPointers> groups;
   std::vector<std::string> order;
   for (const Record* row : rows) {
@@ -30,7 +29,7 @@ std::string seeds_table(const RecordPointers& rows) {
   }
   std::vector<std::string> settings = varying_beside_label(rows);
   std::erase(settings, "calibration.seed");
-  MarkdownTable table;
+  ReportTable table;
   table.add_column("cell");
   for (const std::string& setting : settings) table.add_column(setting);
   table.add_column("metric");
@@ -58,8 +57,7 @@ std::string seeds_table(const RecordPointers& rows) {
       table.add_row(std::move(cells));
     }
   }
-  if (table.empty()) return "";
-  return "## Over calibration seeds\n\n" + table.text();
+  return {"seeds", "Over calibration seeds", "", std::move(table), {}, ""};
 }
 
 }  // namespace gptqb

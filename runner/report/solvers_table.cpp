@@ -3,9 +3,8 @@
 #include <map>
 #include <tuple>
 
-#include "runner/report/markdown_sections.h"
-#include "runner/report/markdown_table.h"
 #include "runner/report/number_format.h"
+#include "runner/report/sections.h"
 #include "runner/report/settings_summary.h"
 
 namespace gptqb {
@@ -80,19 +79,19 @@ std::string ratio_text(double published, double own) {
 
 }  // namespace
 
-std::string solvers_table(const RecordPointers& rows) {
+Section solvers_section(const RecordPointers& rows) {
   RecordPointers usable;
   std::copy_if(rows.begin(), rows.end(), std::back_inserter(usable),
                [](const Record* row) { return has_times(*row); });
   const auto groups = alike_but_for(usable, {kSolver, kPrecision});
-  if (groups.empty()) return "";
+  if (groups.empty()) return {};
 
   RecordPointers shown;
   for (const RecordPointers& group : groups) shown.insert(shown.end(), group.begin(), group.end());
   auto settings = varying_beside_label(shown);
   std::erase(settings, kSolver);
   std::erase(settings, kPrecision);
-  MarkdownTable table;
+  ReportTable table;
   table.add_column("rows x columns", true);
   table.add_column("cells");
   for (const std::string& key : settings) table.add_column(key);
@@ -128,15 +127,19 @@ std::string solvers_table(const RecordPointers& rows) {
         table.add_row(std::move(texts));
       }
   }
-  return "## Layers by shape: time of each solver\n\n" + table.text() +
-         "\nMedians over the layers of a shape. Hessian: of all tokens, once for all layers that "
-         "read "
-         "the same input; so is its factor. Solve: from weights to codes, without measuring "
-         "errors. "
-         "published: `method.solver: reference` on the same device" +
-         (fused ? ", here with each block of columns in one kernel of ours: `method.step_by_step: "
-                  "true` has the published code's tensor operations.\n"
-                : ", the published algorithm step by step.\n");
+  const std::string how =
+      fused ? ", here with each block of columns in one kernel of ours: `method.step_by_step: true` "
+              "has the published code's tensor operations."
+            : ", the published algorithm step by step.";
+  return {"solvers",
+          "Layers by shape: time of each solver",
+          "",
+          std::move(table),
+          {},
+          "Medians over the layers of a shape. Hessian: of all tokens, once for all layers that "
+          "read the same input; so is its factor. Solve: from weights to codes, without measuring "
+          "errors. published: `method.solver: reference` on the same device" +
+              how};
 }
 
 }  // namespace gptqb

@@ -1,8 +1,7 @@
 #include <algorithm>
 
-#include "runner/report/markdown_sections.h"
-#include "runner/report/markdown_table.h"
 #include "runner/report/number_format.h"
+#include "runner/report/sections.h"
 #include "runner/report/settings_summary.h"
 
 namespace gptqb {
@@ -23,17 +22,17 @@ std::string or_dash(const std::string& text) { return text.empty() ? "–" : tex
 
 }  // namespace
 
-std::string verdict_table(const std::vector<Verdict>& verdicts, const RecordPointers& rows) {
-  if (verdicts.empty()) return "";
+Section verdict_section(const std::vector<Verdict>& verdicts, const RecordPointers& rows) {
+  if (verdicts.empty()) return {};
   const std::vector<std::string> settings = varying_beside_label(rows);
-  MarkdownTable table;
+  ReportTable table;
   table.add_column("cell");
   for (const std::string& setting : settings) table.add_column(setting);
   table.add_column("metric");
   table.add_column("expected", true);
   table.add_column("measured", true);
   table.add_column("deviation", true);
-  table.add_column("verdict");
+  table.add_column({"verdict", false, true});
   table.add_column("source");
   for (const Verdict& verdict : verdicts) {
     const auto row = std::find_if(rows.begin(), rows.end(), [&](const Record* each) {
@@ -48,7 +47,7 @@ std::string verdict_table(const std::vector<Verdict>& verdicts, const RecordPoin
                   or_dash(verdict.deviation_text), outcome_text(verdict), verdict.source});
     table.add_row(std::move(cells));
   }
-  return "## Verdicts\n\n" + table.text();
+  return {"verdicts", "Verdicts", "", std::move(table), {}, ""};
 }
 
 }  // namespace gptqb

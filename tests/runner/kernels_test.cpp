@@ -11,7 +11,8 @@
 #include "runner/kernel_settings.h"
 #include "runner/record.h"
 #include "runner/report/kernels_csv.h"
-#include "runner/report/markdown_sections.h"
+#include "runner/report/markdown_table.h"
+#include "runner/report/sections.h"
 #include "runner/report/roofline.h"
 #include "tests/runner/record_samples.h"
 #include "tests/runner/run_program.h"
@@ -214,10 +215,16 @@ TEST(KernelsReport, CsvHasTheFixedColumnsFirstAndEveryRow) {
                          HasSubstr("Test GPU,0123456789abcdef")));
 }
 
+std::string kernels_text(const Record& record) {
+  std::string text;
+  for (const Section& section : kernel_sections({&record})) text += markdown_text(section) + "\n";
+  return text;
+}
+
 // PF-02: a kernel that is slower is called so, and from which M on.
 TEST(KernelsReport, TableSaysWhereTheDenseProductWins) {
   const Record record = measured();
-  const std::string table = kernels_table({&record});
+  const std::string table = kernels_text(record);
   EXPECT_THAT(table, AllOf(HasSubstr("plain read of 1 GiB 4000 GB/s"),
                            HasSubstr("large dense product in float16 700.0 TFLOP/s"),
                            HasSubstr("0.875x, slower"), HasSubstr("3.50x"), HasSubstr("power cap"),
@@ -227,9 +234,9 @@ TEST(KernelsReport, TableSaysWhereTheDenseProductWins) {
   EXPECT_THAT(crossover, testing::ContainsRegex("4 bits, g128 \\| float16 \\| +1 – 256 \\| +256 "));
   Record shorter = record;
   shorter.kernels.pop_back();
-  EXPECT_THAT(kernels_table({&shorter}), HasSubstr("not up to 64"));
+  EXPECT_THAT(kernels_text(shorter), HasSubstr("not up to 64"));
   const Record other = test::record("1", "rtn", 4, 5, {});
-  EXPECT_EQ(kernels_table({&other}), "");
+  EXPECT_EQ(kernels_text(other), "");
 }
 
 TEST(KernelsReport, RooflineHasAPointForEachRow) {

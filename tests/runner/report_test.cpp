@@ -501,7 +501,7 @@ TEST(ReportTest, WritesAllFilesAndCanBeRebuiltFromRecords) {
   for (const Record& sample : three_records()) write_record(folder.path(), sample);
   const LoadedRecords loaded = load_records(folder.path());
   const auto files = write_reports(folder.path(), {loaded.records, {}, loaded.damaged});
-  ASSERT_EQ(files.size(), 4u);
+  ASSERT_EQ(files.size(), 6u);
   EXPECT_EQ(read_file(folder.path() / "table.md"),
             report_formats().at("md").make.render({three_records(), {}, {}}));
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "results.csv"));
