@@ -112,7 +112,8 @@ int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, 
     const std::vector<Verdict> verdicts = judge_records(outcome.records);
     out << report_formats().at("md").make.render({outcome.records, verdicts, {}});
     const bool measured = fs::exists(run_options.output / "kernels.csv");
-    out << "\nFiles: " << run_options.output.string() << "/{report.html,table.md,table.tex,results.csv,results.json,"
+    out << "\nFiles: " << run_options.output.string()
+        << "/{report.html,table.md,table.tex,results.csv,results.json,"
         << (measured ? "layers.csv,kernels.csv,plots/,records/}\n" : "layers.csv,records/}\n");
     if (outcome.failed + outcome.missing + outcome.skipped > 0 || any_failed(verdicts))
       code = kExitFailed;

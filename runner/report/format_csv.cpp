@@ -1,8 +1,8 @@
 // results.csv: one row a cell. After the columns that docs/architecture.md fixes come, for each
 // metric with an error,
-// `<metric>.stderr`; for each published value `expected.<metric>`; for each dataset `windows.`, `seqlen.`, `loss_vs_dense.` and `loss_vs_rtn.`
-// (mean paired difference in nats a token) with `.ci95` (half the width of its interval); and the
-// layers that fell back, device and commit.
+// `<metric>.stderr`; for each published value `expected.<metric>`; for each dataset `windows.`,
+// `seqlen.`, `loss_vs_dense.` and `loss_vs_rtn.` (mean paired difference in nats a token) with
+// `.ci95` (half the width of its interval); and the layers that fell back, device and commit.
 #include "runner/report/baseline.h"
 #include "runner/report/csv_table.h"
 #include "runner/report/report.h"

@@ -89,19 +89,21 @@ std::string plots_of(const ReportData& data) {
   bool stale = false;
   for (const PlotFile& plot : data.plots) {
     if (!plot.refused.empty())
-      remarks += "<p class=\"note\">plots/" + html_escape(plot.name + ".svg is not shown: " +
-                                                          plot.refused) + ".</p>\n";
+      remarks += "<p class=\"note\">plots/" +
+                 html_escape(plot.name + ".svg is not shown: " + plot.refused) + ".</p>\n";
     else if (plot.inputs != inputs)
       stale = true;
     else
       figures += figure_of(plot.name, plot.title, plot.svg);
   }
   if (stale)
-    remarks += "<p class=\"note\">Plots of other results lie in <code>plots/</code> and are not "
-               "shown. <code>./scripts/report DIR</code> draws them again.</p>\n";
+    remarks +=
+        "<p class=\"note\">Plots of other results lie in <code>plots/</code> and are not "
+        "shown. <code>./scripts/report DIR</code> draws them again.</p>\n";
   else if (figures.empty() && !data.records.empty())
-    remarks += "<p class=\"note\">No plots yet: <code>./scripts/report DIR</code>, with the folder "
-               "of this page, draws them and makes the page again.</p>\n";
+    remarks +=
+        "<p class=\"note\">No plots yet: <code>./scripts/report DIR</code>, with the folder "
+        "of this page, draws them and makes the page again.</p>\n";
   for (const Record& record : data.records)
     if (!record.kernels.empty())
       figures += figure_of("roofline-" + record.cell_id,
@@ -139,8 +141,9 @@ class Page {
   }
 
   std::string links() const {
-    std::string text = "<nav aria-label=\"Contents\">\n<a href=\"#results\">Results</a>\n"
-                       "<a href=\"#plots\">Plots</a>\n";
+    std::string text =
+        "<nav aria-label=\"Contents\">\n<a href=\"#results\">Results</a>\n"
+        "<a href=\"#plots\">Plots</a>\n";
     for (const auto& [id, title] : titles_)
       text += "<a href=\"#" + html_escape(id) + "\">" + html_escape(title) + "</a>\n";
     return text + "</nav>\n";

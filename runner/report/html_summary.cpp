@@ -39,9 +39,8 @@ std::string html_counts(const ReportData& data) {
   std::string cells;
   const auto count_cells = [&](CellStatus status, const char* css, const char* sign,
                                const char* word) {
-    const auto count =
-        std::count_if(data.records.begin(), data.records.end(),
-                      [&](const Record& record) { return record.status == status; });
+    const auto count = std::count_if(data.records.begin(), data.records.end(),
+                                     [&](const Record& record) { return record.status == status; });
     if (count > 0) cells += count_chip(css, sign, count, word);
   };
   count_cells(CellStatus::kOk, "pass", "✓", "cells ok");

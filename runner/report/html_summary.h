@@ -14,7 +14,6 @@ std::string html_counts(const ReportData& data);
 
 // The box of failures: damaged files, failed cells, verdicts that are FAIL, cells not run. Says so
 // where there is nothing of the kind.
-std::string html_problems(const ReportData& data,
-                          const std::vector<ExperimentReport>& experiments);
+std::string html_problems(const ReportData& data, const std::vector<ExperimentReport>& experiments);
 
 }  // namespace gptqb

@@ -42,15 +42,15 @@ std::string escape_ascii(char letter) {
     case '-':
       return std::string("{") + letter + "}";
     default:
-      return std::string(1, static_cast<unsigned char>(letter) < ' ' || letter == 127 ? ' ' : letter);
+      return std::string(1,
+                         static_cast<unsigned char>(letter) < ' ' || letter == 127 ? ' ' : letter);
   }
 }
 
 std::string escape_other(char32_t letter, std::string_view bytes) {
   static const std::map<char32_t, const char*> kKnown = {
-      {0x2013, "--"},      {0x2014, "---"},     {0xB1, "$\\pm$"},  {0xD7, "$\\times$"},
-      {0x2212, "$-$"},     {0xB5, "$\\mu$"},    {0x3BC, "$\\mu$"}, {0xA0, "~"},
-      {0x2248, "$\\approx$"}};
+      {0x2013, "--"},   {0x2014, "---"},   {0xB1, "$\\pm$"}, {0xD7, "$\\times$"},   {0x2212, "$-$"},
+      {0xB5, "$\\mu$"}, {0x3BC, "$\\mu$"}, {0xA0, "~"},      {0x2248, "$\\approx$"}};
   if (const auto known = kKnown.find(letter); known != kKnown.end()) return known->second;
   // Letters that every font has an accent for; those left out need another encoding of fonts.
   constexpr std::array<char32_t, 5> kLacking = {0xD0, 0xDE, 0xF0, 0xFE, 0xF7};

@@ -127,9 +127,8 @@ Section table_of(const RecordPointers& rows, const std::vector<Verdict>& verdict
   std::map<std::vector<std::string>, RecordPointers> cells;
   std::vector<std::vector<std::string>> order;
   RecordPointers sorted = rows;
-  std::stable_sort(sorted.begin(), sorted.end(), [](const Record* a, const Record* b) {
-    return width_of(*a) > width_of(*b);
-  });
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Record* a, const Record* b) { return width_of(*a) > width_of(*b); });
   for (const Record* row : sorted) {
     std::vector<std::string> key = {row->setting("method.name"), bits_text(*row), group_text(*row)};
     for (const std::string& setting : settings) {

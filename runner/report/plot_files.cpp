@@ -31,7 +31,8 @@ std::string refusal(const std::string& svg) {
 }
 
 std::string unescaped(std::string text) {
-  for (const auto& [from, to] : {std::pair{"&lt;", "<"}, {"&gt;", ">"}, {"&quot;", "\""}, {"&amp;", "&"}})
+  for (const auto& [from, to] :
+       {std::pair{"&lt;", "<"}, {"&gt;", ">"}, {"&quot;", "\""}, {"&amp;", "&"}})
     for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; ++at)
       text.replace(at, std::string(from).size(), to);
   return text;

@@ -25,10 +25,9 @@ class Lines {
 
 std::string windows_line(const WindowsRecord& windows) {
   const std::string label = windows.dataset.empty() ? windows.name : windows.dataset;
-  return windows.role + ": " + label + ", " + std::to_string(windows.count) +
-         " windows of " + std::to_string(windows.seqlen) + " tokens, from " +
-         std::to_string(windows.documents) + " documents with " +
-         std::to_string(windows.stream_tokens) + " tokens (" +
+  return windows.role + ": " + label + ", " + std::to_string(windows.count) + " windows of " +
+         std::to_string(windows.seqlen) + " tokens, from " + std::to_string(windows.documents) +
+         " documents with " + std::to_string(windows.stream_tokens) + " tokens (" +
          std::to_string(windows.dropped_tokens) + " left over), ids sha256 " +
          windows.ids_sha256.substr(0, 12);
 }

@@ -38,8 +38,8 @@ std::string line(double x1, double y1, double x2, double y2, const std::string& 
          "\" y2=\"" + number(y2) + "\" " + style + "/>\n";
 }
 
-// The page and the ink follow the reader's choice of a light or a dark page; scripts/plots.py writes
-// the same words, so that drawings on one page agree.
+// The page and the ink follow the reader's choice of a light or a dark page; scripts/plots.py
+// writes the same words, so that drawings on one page agree.
 const std::string kPlotStyle =
     "<style>.gptqb-plot{color:#1d2125}.gptqb-page{fill:#ffffff}"
     "@media screen and (prefers-color-scheme:dark){.gptqb-plot{color:#e4e7ea}"
@@ -72,8 +72,8 @@ std::string point(const KernelRow& row, const Axis& x, const Axis& y) {
                         colour_of(row.bits) + "\" fill-opacity=\"0.75\">";
   return place + "<title>" +
          html_escape(row.kernel + ", " + shape_words(row) + ", M " + std::to_string(row.m) + ", " +
-                 weight_words(row) + ", " + row.dtype + ": " + significant_text(row.us, 3) +
-                 " us, " + significant_text(row.tflop_per_s, 3) + " TFLOP/s") +
+                     weight_words(row) + ", " + row.dtype + ": " + significant_text(row.us, 3) +
+                     " us, " + significant_text(row.tflop_per_s, 3) + " TFLOP/s") +
          "</title>" + (row.dense() ? "</rect>\n" : "</circle>\n");
 }
 

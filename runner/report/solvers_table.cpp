@@ -128,9 +128,10 @@ Section solvers_section(const RecordPointers& rows) {
       }
   }
   const std::string how =
-      fused ? ", here with each block of columns in one kernel of ours: `method.step_by_step: true` "
-              "has the published code's tensor operations."
-            : ", the published algorithm step by step.";
+      fused
+          ? ", here with each block of columns in one kernel of ours: `method.step_by_step: true` "
+            "has the published code's tensor operations."
+          : ", the published algorithm step by step.";
   return {"solvers",
           "Layers by shape: time of each solver",
           "",

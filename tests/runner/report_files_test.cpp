@@ -1,5 +1,5 @@
-// The files of a report judged by programs of others: a JSON schema validator, a strict HTML parser,
-// an XML parser, and LaTeX where there is one (tests/runner/report_files.py).
+// The files of a report judged by programs of others: a JSON schema validator, a strict HTML
+// parser, an XML parser, and LaTeX where there is one (tests/runner/report_files.py).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -99,7 +99,8 @@ class ReportFiles : public testing::Test {
     skipped.settings[1].second = "obq";
     Record measured = record("kernels", "", 0, 0, {});
     measured.settings = {{"kernels.m", "[1]"}};
-    measured.metrics = {metric("kernels.read.gb_per_s", 50), metric("kernels.float32.tflop_per_s", 0.5)};
+    measured.metrics = {metric("kernels.read.gb_per_s", 50),
+                        metric("kernels.float32.tflop_per_s", 0.5)};
     for (const char* name : {"dense", "cpu_w4"}) {
       KernelRow row;
       row.kernel = name;
@@ -151,7 +152,8 @@ TEST_F(ReportFiles, PlotsAreTheSameBytesEachTimeAndStandOnThePage) {
   EXPECT_EQ(faults("svg"), "");
   write();
   const std::string page = read_file(folder_.path() / "report.html");
-  for (const char* plot : {"layer_errors", "perplexity_bits", "perplexity_size", "phases", "roofline-kernels"})
+  for (const char* plot :
+       {"layer_errors", "perplexity_bits", "perplexity_size", "phases", "roofline-kernels"})
     EXPECT_THAT(page, testing::HasSubstr("<figure id=\"plot-" + std::string(plot) + "\">"));
   EXPECT_EQ(faults("html"), "");
 }

@@ -52,7 +52,8 @@ TEST(HtmlText, NumbersStandRightAndVerdictsHaveAMarkAndAWord) {
 }
 
 TEST(HtmlReport, NothingOfARecordIsMarkup) {
-  const std::string attack = "</td></script><script>alert(1)</script><img src=x onerror=alert(2)>\"'`";
+  const std::string attack =
+      "</td></script><script>alert(1)</script><img src=x onerror=alert(2)>\"'`";
   Record bad = record("x\"><script>", "gptq", 4, 5, {1});
   bad.status = CellStatus::kFailed;
   bad.reason = attack;
@@ -121,9 +122,7 @@ class PlotsOnThePage : public testing::Test {
                               "\"><title>Errors &amp; bits</title>" + content + "</svg>\n");
   }
   std::string current() const { return plot_inputs(csv_, layers_csv(records_), ""); }
-  std::string page() const {
-    return html({records_, {}, {}, load_plots(folder_.path())});
-  }
+  std::string page() const { return html({records_, {}, {}, load_plots(folder_.path())}); }
 
   test::TemporaryFolder folder_;
   std::vector<Record> records_;

@@ -31,7 +31,9 @@ std::vector<std::string> faults_of(const std::string& text) {
   size_t columns = 0, cells = 1;
   for (size_t i = 0; i < text.size(); ++i) {
     const char letter = text[i];
-    const auto starts = [&](const std::string& word) { return text.compare(i, word.size(), word) == 0; };
+    const auto starts = [&](const std::string& word) {
+      return text.compare(i, word.size(), word) == 0;
+    };
     const auto argument_at = [&](size_t brace) {
       return text.substr(brace + 1, text.find('}', brace) - brace - 1);
     };
@@ -63,7 +65,8 @@ std::vector<std::string> faults_of(const std::string& text) {
     if (letter == '}' && --braces < 0) faults.push_back("a brace too many");
     if (letter == '#' || letter == '_' || letter == '^')
       faults.push_back(std::string("a bare ") + letter);
-    if (static_cast<unsigned char>(letter) < ' ' && letter != '\n') faults.push_back("a control character");
+    if (static_cast<unsigned char>(letter) < ' ' && letter != '\n')
+      faults.push_back("a control character");
   }
   if (braces != 0) faults.push_back("a brace is missing");
   if (!open.empty()) faults.push_back("no end of " + open.back());
@@ -122,7 +125,8 @@ TEST(LatexReport, ModelsAreColumnsAndPublishedValuesStandBesideOurs) {
   for (const char* model : {"opt-125m", "opt-1.3b"}) {
     const bool large = std::string(model) == "opt-1.3b";
     const auto add = [&](const std::string& method, int bits, double perplexity) {
-      records.push_back(record(method + std::to_string(bits) + model, method, bits, perplexity, {1}));
+      records.push_back(
+          record(method + std::to_string(bits) + model, method, bits, perplexity, {1}));
       records.back().settings[0].second = std::string("${MODELS}/") + model + "/";
       if (method == "none") records.back().settings.emplace_back("model.dtype", "float16");
     };
@@ -141,22 +145,21 @@ TEST(LatexReport, ModelsAreColumnsAndPublishedValuesStandBesideOurs) {
   EXPECT_THAT(faults_of(text), testing::IsEmpty()) << text;
   EXPECT_THAT(
       text,
-      HasSubstr(
-          "\\caption{Perplexity: wikitext2 (tiny)}\n"
-          "\\begin{tabular}{lrrrrrr}\n"
-          "\\toprule\n"
-          " &  &  & \\multicolumn{2}{c}{opt{-}125m} & \\multicolumn{2}{c}{opt{-}1.3b} \\\\\n"
-          "\\cmidrule(lr){4-5}\\cmidrule(lr){6-7}\n"
-          "method & bits & group & ours & published & ours & published \\\\\n"
-          "\\midrule\n"
-          "none & 16 & -- & 27.66 & -- & 14.62 & -- \\\\\n"
-          "\\midrule\n"
-          "rtn & 4 & row & 37.28 & -- & 48.19 & -- \\\\\n"
-          "gptq & 4 & row & 31.12 & 31.12~$\\surd$ & -- & 15.47~$\\circ$ \\\\\n"
-          "\\midrule\n"
-          "gptq & 3 & row & 53.85 & 50~$\\times$ & 20.97 & -- \\\\\n"
-          "\\bottomrule\n"
-          "\\end{tabular}\n"))
+      HasSubstr("\\caption{Perplexity: wikitext2 (tiny)}\n"
+                "\\begin{tabular}{lrrrrrr}\n"
+                "\\toprule\n"
+                " &  &  & \\multicolumn{2}{c}{opt{-}125m} & \\multicolumn{2}{c}{opt{-}1.3b} \\\\\n"
+                "\\cmidrule(lr){4-5}\\cmidrule(lr){6-7}\n"
+                "method & bits & group & ours & published & ours & published \\\\\n"
+                "\\midrule\n"
+                "none & 16 & -- & 27.66 & -- & 14.62 & -- \\\\\n"
+                "\\midrule\n"
+                "rtn & 4 & row & 37.28 & -- & 48.19 & -- \\\\\n"
+                "gptq & 4 & row & 31.12 & 31.12~$\\surd$ & -- & 15.47~$\\circ$ \\\\\n"
+                "\\midrule\n"
+                "gptq & 3 & row & 53.85 & 50~$\\times$ & 20.97 & -- \\\\\n"
+                "\\bottomrule\n"
+                "\\end{tabular}\n"))
       << text;
   EXPECT_THAT(text, HasSubstr("$\\surd$ within the tolerance"));
   EXPECT_THAT(text, HasSubstr("skipped: not run: no weights"));
@@ -168,7 +171,8 @@ TEST(LatexReport, ModelsAreColumnsAndPublishedValuesStandBesideOurs) {
 }
 
 TEST(LatexReport, DatasetsAreColumnsOfOneModelAndMadeUpWeightsHaveTimesOnly) {
-  std::vector<Record> records = {record("r", "rtn", 4, 12.345, {1}), record("g", "gptq", 4, 1234.5, {1})};
+  std::vector<Record> records = {record("r", "rtn", 4, 12.345, {1}),
+                                 record("g", "gptq", 4, 1234.5, {1})};
   for (Record& one : records) one.metrics.push_back(metric("perplexity.ptb", 20, {1}));
   EXPECT_THAT(latex(records),
               AllOf(HasSubstr("method & bits & group & wikitext2 & ptb \\\\\n"),

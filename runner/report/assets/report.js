@@ -8,18 +8,11 @@
   }
   function cellOf(row, column) { return row.cells[column].textContent.trim(); }
   function compare(a, b, numeric) {
-    if (!numeric) return a.localeCompare(b, "en", { numeric: true });
-    a = number(a);
-    b = number(b);
-    return a - b;
+    return numeric ? number(a) - number(b) : a.localeCompare(b, "en", { numeric: true });
   }
-  function sort(table, column, down) {
+  function sort(table, column, numeric, down) {
     var body = table.tBodies[0];
     var rows = Array.from(body.rows);
-    var numeric = rows.every(function (row) {
-      var text = cellOf(row, column);
-      return row.cells[column].classList.contains("n") || text === "" || number(text) === 0 || number(text);
-    });
     var empty = function (row) {
       var text = cellOf(row, column);
       return text === "" || text === "\u2013" || (numeric && number(text) === null);
@@ -64,7 +57,7 @@
         var down = head.getAttribute("aria-sort") === "ascending";
         heads.forEach(function (other) { other.removeAttribute("aria-sort"); });
         head.setAttribute("aria-sort", down ? "descending" : "ascending");
-        sort(table, column, down);
+        sort(table, column, head.classList.contains("n"), down);
       });
     });
   });
