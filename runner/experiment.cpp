@@ -6,6 +6,7 @@
 
 #include "common/atomic_file.h"
 #include "common/text.h"
+#include "runner/claim_reader.h"
 #include "runner/expect_reader.h"
 #include "runner/schema.h"
 
@@ -72,6 +73,8 @@ class Reader {
     if (const YamlNode* expect = document.find("expect"))
       for (const YamlNode& item : list_of("expect", *expect))
         read_expectation(item, where_reader("expect.where"), faults_, result);
+    if (const YamlNode* claim = document.find("claim"))
+      read_claim(*claim, where_reader("claim.parts"), faults_, result);
     read_command_line(result);
     check_document(result);
     return result;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "runner/claim_types.h"
 #include "runner/expectation.h"
 #include "runner/yaml_tree.h"
 
@@ -23,6 +24,14 @@ struct Setting {
 // By dotted key.
 using Settings = std::map<std::string, Setting>;
 
+// A comparison of `claim`, and the settings that name its cells as they stand in the file.
+struct ClaimSettings {
+  ClaimPart part;
+  Settings of;
+  Settings against;
+  Position position;
+};
+
 // One document of a file.
 struct Experiment {
   std::string file;  // as it was named, for messages
@@ -36,6 +45,8 @@ struct Experiment {
   std::vector<Setting> seeds;                            // of calibration; empty: the cell's own
   Settings forced;                                       // --set: wins over all of the above
   std::vector<std::pair<Settings, Expectation>> expect;  // `where` and what is expected there
+  std::string statement;                                 // of `claim`; empty: there is none
+  std::vector<ClaimSettings> claim;
 };
 
 struct LoadOptions {

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "common/text.h"
+#include "runner/claim.h"
 #include "runner/kernel_settings.h"
 #include "runner/resolve.h"
 #include "runner/schema.h"
@@ -151,6 +152,7 @@ class Planner {
         if (what == "hessians") result.dump_hessians = true;
     if (has_cells()) add_cells(result);
     check_expectations(result);
+    check_claim(result);
     add_save(result);
     const Values kernels = kernel_values(experiment_.base, faults_);
     faults_.raise(experiment_.file);
@@ -268,6 +270,34 @@ class Planner {
       result.notes.push_back(
           std::to_string(idle) + " of " + std::to_string(experiment_.expect.size()) +
           " expected values belong to cells that --set has changed; they get no verdict");
+  }
+
+  // Each comparison must have cells on both sides, of which the metric can be told.
+  void check_claim(Plan& result) {
+    result.claim.statement = experiment_.statement;
+    std::vector<CellSettings> cells;
+    for (const Values& values : values_) {
+      CellSettings settings;
+      for (const auto& [key, value] : values) settings[key] = value_text(value);
+      cells.push_back(completed(std::move(settings)));
+    }
+    for (const ClaimSettings& each : experiment_.claim) {
+      const auto pairs = pairs_of(each.part, cells);
+      std::string fault;
+      if (pairs.empty())
+        fault = "expected cells to compare, got none with " + where_text(each.of) +
+                " beside cells with " + where_text(each.against) +
+                " that differ in nothing else (a method drops the keys that it does not use)";
+      else
+        for (const size_t cell : {pairs[0].first, pairs[0].second})
+          if (fault.empty()) fault = unknown_metric(each.part.metric, values_[cell]);
+      if (fault.empty())
+        result.claim.parts.push_back(each.part);
+      else if (experiment_.forced.empty())
+        faults_.add(each.position, "claim.parts", fault);
+      else
+        result.notes.push_back("under --set a comparison of the claim is left out: " + fault);
+    }
   }
 
   void add_planned(Plan& result, size_t index) {

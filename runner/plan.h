@@ -8,6 +8,7 @@
 
 #include "methods/memory_plan.h"
 #include "runner/cell.h"
+#include "runner/claim_types.h"
 #include "runner/expectation.h"
 #include "runner/experiment.h"
 #include "runner/save_settings.h"
@@ -33,6 +34,7 @@ struct Plan {
   MemoryLimits limits;               // `limits`; empty: what the machine has
   bool dump_hessians = false;        // `dump: [hessians]`
   std::optional<SaveSettings> save;  // packed checkpoints of the cells that quantize
+  Claim claim;                       // without a statement: none
   std::vector<std::string> notes;    // what the user should know before the run
 };
 

@@ -14,6 +14,7 @@
 #include "eval/kernel_row.h"
 #include "eval/metric.h"
 #include "methods/quantizer.h"
+#include "runner/claim_types.h"
 #include "runner/environment.h"
 #include "runner/expectation.h"
 
@@ -71,6 +72,7 @@ struct Record {
   std::vector<std::string> notes;               // what a reader must know beside the numbers
   int64_t resumed_blocks = 0;
   std::vector<Expectation> expectations;  // what the experiment file holds the metrics against
+  std::optional<Claim> claim;             // of the experiment file
   InputsRecord inputs;
   Environment environment;
 

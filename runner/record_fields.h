@@ -175,6 +175,23 @@ void describe(V& v, Either<Expectation> auto& expectation) {
 }
 
 template <class V>
+void describe(V& v, Either<ClaimPart> auto& part) {
+  v("metric", part.metric);
+  v("of", part.of);
+  v("against", part.against);
+  v("ratio_at_least", part.ratio_at_least);
+  v("ratio_at_most", part.ratio_at_most);
+  v("difference_at_least", part.difference_at_least);
+  v("difference_at_most", part.difference_at_most);
+}
+
+template <class V>
+void describe(V& v, Either<Claim> auto& claim) {
+  v("statement", claim.statement);
+  v("parts", claim.parts);
+}
+
+template <class V>
 void describe(V& v, Either<Record> auto& record) {
   v("cell_id", record.cell_id);
   v("experiment", record.experiment);
@@ -191,6 +208,7 @@ void describe(V& v, Either<Record> auto& record) {
   v("notes", record.notes);
   v("resumed_blocks", record.resumed_blocks);
   v.optional("expectations", record.expectations);
+  v.optional("claim", record.claim);
   v("inputs", record.inputs);
   v("environment", record.environment);
   v.derived(record);

@@ -49,13 +49,6 @@ bool rules_search_grids(const Values& values) {
   return false;
 }
 
-// Keys that came later, or say nothing at their default: without them cells keep their id.
-bool is_absent_at_default(const std::string& key) {
-  return key == "method.order" || key == "overrides" || key == "quant.head" ||
-         key == "quant.embedding" || key == "method.rows" || key == "method.layers" ||
-         key == "model.checkpoint_format" || key == "compat.forward";
-}
-
 // Keys of `method` that belong to one method only.
 const std::map<std::string, std::string>& own_keys() {
   static const std::map<std::string, std::string> keys = {{"method.command", "external"},
@@ -79,6 +72,13 @@ bool steers_a_solver(const std::string& key) {
 }
 
 }  // namespace
+
+// Without these keys cells keep their id.
+bool is_absent_at_default(const std::string& key) {
+  return key == "method.order" || key == "overrides" || key == "quant.head" ||
+         key == "quant.embedding" || key == "method.rows" || key == "method.layers" ||
+         key == "model.checkpoint_format" || key == "compat.forward";
+}
 
 bool method_uses(const std::string& method, const std::string& key) {
   if (method == "none") return false;

@@ -18,6 +18,9 @@ using Values = std::map<std::string, nlohmann::json>;
 // `method`.
 bool method_uses(const std::string& method, const std::string& key);
 
+// Whether cells leave `key` out at its default: it came later, or says nothing there.
+bool is_absent_at_default(const std::string& key);
+
 // Every key of a cell that is set or has a default: `compat.base` resolved into its parts,
 // `method.order: act` into `act_order`. Adds a fault for keys that contradict each other.
 Values with_defaults(const Settings& settings, Faults& faults);

@@ -90,6 +90,7 @@ class PlanRun {
     record.cell = cell.canonical();
     record.settings = cell.settings();
     record.expectations = planned.expectations;
+    if (!plan_.claim.statement.empty()) record.claim = plan_.claim;
     record.environment = environment_;
     if (!planned.skip_reason.empty())
       return skip(std::move(record), planned.skip_reason, outcome_.skipped);
@@ -171,6 +172,7 @@ class PlanRun {
     kept.experiment = now.experiment;
     kept.position = now.position;
     kept.expectations = now.expectations;
+    kept.claim = now.claim;
   }
 
   // A cell that cannot run now. A finished record of it stays: its inputs may only be out of reach.

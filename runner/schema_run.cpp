@@ -59,6 +59,11 @@ void append_structures(std::vector<KeySpec>& table) {
             "at_least, source, confidence, note, variant}`; each gets a verdict, but for a value "
             "of other data, as `variant` says. A row of a table: `values` in the order of the "
             "swept key `along`, null where there is none, for all one tolerance or a list"));
+  table.push_back(plain(
+      "claim", KeyType::kStructure, Scope::kDocument, "-",
+      "`{statement, parts: [{metric, of, against, ratio or difference: {at_least, at_most}}]}`: "
+      "cells with the settings `of` beside cells with the settings `against` that differ in "
+      "nothing else; tables say in a sentence whether the statement holds, fails or depends"));
 }
 
 void append_executor(std::vector<KeySpec>& table) {

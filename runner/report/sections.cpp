@@ -47,6 +47,7 @@ std::vector<ExperimentReport> experiment_reports(const ReportData& data) {
     for (Section& section : kernel_sections(rows)) sections.push_back(std::move(section));
     sections.push_back(divergence_section(rows, data.records));
     sections.push_back(verdict_section(report.verdicts, rows));
+    for (Section& section : claim_sections(rows)) sections.push_back(std::move(section));
     sections.push_back(seeds_section(rows));
     sections.push_back(blocks_section(rows));
     sections.push_back(solvers_section(rows));

@@ -61,6 +61,9 @@ Section solvers_section(const RecordPointers& rows);
 // "kernels" of each cell that measures kernels: every row, under the ceilings of its run; then
 // "crossover": from which M the dense product is faster.
 std::vector<Section> kernel_sections(const RecordPointers& rows);
+// "claim" of the experiment: whether it holds, in a sentence with its numbers, and every comparison
+// behind it. One for each claim: tiers may make different ones.
+std::vector<Section> claim_sections(const RecordPointers& rows);
 // "verdicts" on cells of `rows`, told apart as in the other tables.
 Section verdict_section(const std::vector<Verdict>& verdicts, const RecordPointers& rows);
 

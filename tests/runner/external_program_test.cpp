@@ -352,6 +352,43 @@ Record only_record(const fs::path& output) {
   return loaded.at(0);
 }
 
+bool has_numpy() { return std::system("python3 -c 'import numpy' > /dev/null 2>&1") == 0; }
+
+std::string shortcut(const std::string& name) {
+  return "python3 " GPTQB_SOURCE_DIR "/scripts/gptq_shortcuts.py " + name + " {input} {output}";
+}
+
+// experiments/claims/diagonal_hessian.yaml: no error moves, and codes are those of RTN.
+TEST_F(External, ADiagonalHessianRoundsToTheNearest) {
+  if (!has_numpy()) GTEST_SKIP() << "python3 with numpy is not there (scripts/setup installs both)";
+  const LinearReplacement made = ExternalProgram(shortcut("diagonal"), work()).solve(problem_);
+  EXPECT_TRUE(at::equal(made.codes()->codes, answer_.codes));
+  EXPECT_TRUE(at::equal(made.codes()->scales, answer_.scales));
+}
+
+// experiments/claims/copied_update.yaml, column by column.
+TEST_F(External, TheCopiedUpdateTakesEntriesOfHItself) {
+  if (!has_numpy()) GTEST_SKIP() << "python3 with numpy is not there (scripts/setup installs both)";
+  const LinearReplacement made = ExternalProgram(shortcut("copied"), work()).solve(problem_);
+  const at::Tensor h = stats_.hessian().to(at::kDouble) + 0.0125 * at::eye(kColumns, at::kDouble);
+  at::Tensor w = problem_.weight.to(at::kDouble).clone();
+  at::Tensor scale, zero;
+  for (int64_t i = 0; i < kColumns; ++i) {
+    if (i % 4 == 0) {
+      const at::Tensor group = w.slice(1, i, std::min(i + 4, kColumns));
+      const at::Tensor low = std::get<0>(group.min(1)).clamp_max(0);
+      const at::Tensor high = std::get<0>(group.max(1)).clamp_min(0);
+      scale = ((high - low) / 7).to(at::kFloat).to(at::kHalf).to(at::kDouble);
+      zero = at::round(-low / scale).clamp(0, 7);
+    }
+    const at::Tensor code = (at::round(w.select(1, i) / scale) + zero).clamp(0, 7);
+    EXPECT_TRUE(at::equal(made.codes()->codes.select(1, i).to(at::kDouble), code))
+        << "column " << i;
+    const at::Tensor error = w.select(1, i) - scale * (code - zero);
+    for (int64_t j = i + 1; j < kColumns; ++j) w.select(1, j).sub_(error * (h[i][j] / h[i][i]));
+  }
+}
+
 TEST_F(External, TheDocumentedExampleGivesGptqsNumbers) {
   if (std::system("python3 -c 'import numpy' > /dev/null 2>&1") != 0)
     GTEST_SKIP() << "python3 with numpy is not there (scripts/setup installs both)";

@@ -82,6 +82,12 @@ class ReportFiles : public testing::Test {
           expectation.source = kAttack;
           one.expectations = {expectation};
         }
+        ClaimPart part;
+        part.metric = "perplexity.wikitext2";
+        part.of = {{"method.name", "gptq"}};
+        part.against = {{"method.name", "none"}};
+        part.ratio_at_most = 1.15;
+        one.claim = Claim{kAttack, {part}};
         result.push_back(one);
       }
     result[1].metrics.push_back(
