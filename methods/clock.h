@@ -49,7 +49,7 @@ class PhaseClock {
 
   // Ends the running phase and starts `phase`.
   void enter(const std::string& phase) {
-    const double now = watch_.seconds();
+    const double now = total();
     seconds_[current_] += now - since_;
     since_ = now;
     current_ = phase;
@@ -61,10 +61,19 @@ class PhaseClock {
   }
   // All time booked so far, that of the running phase left out.
   const std::map<std::string, double>& seconds() const { return seconds_; }
-  double total() const { return watch_.seconds(); }
+  double total() const { return watch_.seconds() - left_out_; }
+  // Runs `action`, whose time is no phase's and no part of the whole: waiting for other cells.
+  template <class Action>
+  auto leave_out(const Action& action) {
+    const double before = watch_.seconds();
+    auto result = action();
+    left_out_ += watch_.seconds() - before;
+    return result;
+  }
 
  private:
   Stopwatch watch_;
+  double left_out_ = 0;
   double since_ = 0;
   std::string current_;
   std::map<std::string, double> seconds_;

@@ -285,8 +285,10 @@ class PendingFile {
   explicit PendingFile(const std::filesystem::path& path)
       : path_(path), temporary_(path.string() + ".tmp." + std::to_string(::getpid())) {
     if (path_.has_parent_path()) {
+      // A run beside this one may take an empty parent away between two of the steps that it takes.
       std::error_code failure;
-      std::filesystem::create_directories(path_.parent_path(), failure);
+      for (int tries = 0; tries < 10; ++tries)
+        if (std::filesystem::create_directories(path_.parent_path(), failure); !failure) break;
       if (failure) throw Error(path_.string(), "cannot make its folder: " + failure.message());
     }
     file_.emplace(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));

@@ -41,13 +41,6 @@ void stop(pid_t child) {
   ::waitpid(child, &status, 0);
 }
 
-std::string ending(int status) {
-  if (WIFEXITED(status))
-    return WEXITSTATUS(status) == 0 ? "" : "exit status " + std::to_string(WEXITSTATUS(status));
-  const int signal = WTERMSIG(status);
-  return "signal " + std::to_string(signal) + " (" + ::strsignal(signal) + ")";
-}
-
 // The child between its birth and the program: it borrows this process's memory, so it makes system
 // calls and nothing else. `fault` gets the errno of one that failed.
 [[noreturn]] void become(char* const* words, const char* log, pid_t parent, volatile int* fault) {
@@ -90,6 +83,13 @@ pid_t spawn(const std::vector<std::string>& argv, const std::filesystem::path& l
 
 }  // namespace
 
+std::string ending_text(int status) {
+  if (WIFEXITED(status))
+    return WEXITSTATUS(status) == 0 ? "" : "exit status " + std::to_string(WEXITSTATUS(status));
+  const int signal = WTERMSIG(status);
+  return "signal " + std::to_string(signal) + " (" + ::strsignal(signal) + ")";
+}
+
 std::vector<std::string> split_command(const std::string& command) {
   std::vector<std::string> words;
   bool in_word = false;
@@ -126,7 +126,7 @@ std::string run_child(const std::vector<std::string>& argv, const std::filesyste
     stop(child);
     throw Interrupted();
   }
-  return ending(status);
+  return ending_text(status);
 }
 
 }  // namespace gptqb

@@ -12,6 +12,10 @@ namespace gptqb {
 // Throws Error naming the command for a quote that is not closed and for a command without words.
 std::vector<std::string> split_command(const std::string& command);
 
+// How a program ended, by its wait status: "" for exit status 0, else "exit status 3", "signal 9
+// (Killed)".
+std::string ending_text(int status);
+
 // Runs argv[0], looked for on PATH unless it has a slash, in the current directory and with this
 // process's environment; stdin is empty, stdout and stderr go to the file `log`. Waits for its end.
 // Returns "" for exit status 0, else how it ended: "exit status 3", "signal 9 (Killed)". Throws

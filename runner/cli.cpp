@@ -21,6 +21,25 @@ void add_file_options(CLI::App& command, FileOptions& options) {
                      "I/N: of N runs over the same plan, the I-th (from 0)");
 }
 
+void add_executor_options(CLI::App& command, RunCommandOptions& options) {
+  command.add_option("--executor", options.executor,
+                     "local or slurm, where cells run (default: executor.name of the file, else "
+                     "local)");
+  command
+      .add_option("--workers", options.workers,
+                  "cells that run at once, each in a process of its own (default: "
+                  "executor.workers of the file, else one cell at a time in this process)")
+      ->check(CLI::PositiveNumber);
+  command.add_flag("--cancel-on-interrupt", options.cancel_on_interrupt,
+                   "slurm: Ctrl-C cancels the jobs (default: they go on, a second Ctrl-C within 3 "
+                   "seconds cancels them)");
+  command
+      .add_option("--poll", options.poll_seconds,
+                  "slurm: seconds between two looks at the jobs")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+}
+
 void add_run_options(CLI::App& command, RunCommandOptions& options) {
   command.add_option("--device", options.device, "cpu, cuda or cuda:N")->capture_default_str();
   command.add_option("--output", options.output,
@@ -135,6 +154,7 @@ int command_line(const std::vector<std::string>& args, std::ostream& out, std::o
       app.add_subcommand("run", "run experiments: quantize, evaluate, write records and tables");
   add_file_options(*run, run_options.files);
   add_run_options(*run, run_options);
+  add_executor_options(*run, run_options);
   run->callback([&] { code = run_command(run_options, out, err); });
 
   CLI::App* bench = app.add_subcommand(
@@ -214,6 +234,14 @@ int command_line(const std::vector<std::string>& args, std::ostream& out, std::o
   compare->add_option("new", new_folder, "output folder to judge")->required();
   compare->add_option("--junit", junit, "also write the verdicts as JUnit XML to this file");
   compare->callback([&] { code = compare_command(old_folder, new_folder, junit, out, err); });
+
+  CLI::App* worker = app.add_subcommand("worker")->group("");  // hidden: see cli_worker.cpp
+  WorkerCommandOptions worker_options;
+  worker->add_option("--parent", worker_options.parent);
+  worker->add_option("--run", worker_options.run);
+  worker->add_option("--submission", worker_options.submission);
+  worker->add_option("--task", worker_options.task);
+  worker->callback([&] { code = worker_command(worker_options, err); });
 
   CLI::App* list = app.add_subcommand("list", "what this build knows");
   list->add_option("kind", kind, "methods, kernels, datasets, architectures, evaluators or reports")

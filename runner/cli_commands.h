@@ -2,6 +2,7 @@
 // print results to `out` and progress to `err`, and throw Error for bad input.
 #pragma once
 
+#include <optional>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -24,6 +25,11 @@ struct RunCommandOptions {
   std::string device = "cpu";
   std::string output;
   bool fresh = false;
+  // Empty: what the experiment file says.
+  std::string executor;
+  std::optional<int64_t> workers;
+  bool cancel_on_interrupt = false;
+  double poll_seconds = 5;
   std::vector<std::string> argv;
   const KernelSource* kernels = nullptr;  // null: those of kernels.def
 };
@@ -62,11 +68,12 @@ struct QuantizeCommandOptions {
   double shard_size = 5;
 };
 
-struct InspectOptions {
-  std::string folder;
-  std::string checkpoint_format = "auto";
-  std::string device = "cpu";
-  bool measure = false;  // puts the tensors there
+// `gptq-bench worker`: one of two ways to get cells.
+struct WorkerCommandOptions {
+  int64_t parent = 0;      // process that hands them out over pipes
+  std::string run;         // or the folder of a Slurm run
+  int64_t submission = 0;  // and which task of it
+  int64_t task = 0;
 };
 
 int run_command(const RunCommandOptions& options, std::ostream& out, std::ostream& err);
@@ -80,6 +87,7 @@ int validate_command(const std::string& folder, const std::string& checkpoint_fo
                      const std::string& dense, std::ostream& out);
 int convert_command(const std::string& folder, const std::string& checkpoint_format,
                     const std::string& format, const std::string& target, std::ostream& out);
+int worker_command(const WorkerCommandOptions& options, std::ostream& err);
 int plan_command(const FileOptions& options, std::ostream& out);
 int rerun_command(const std::string& record, const RunCommandOptions& options, std::ostream& out,
                   std::ostream& err);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 
 #include "common/atomic_file.h"
 #include "common/error.h"
@@ -16,6 +17,7 @@
 #include "runner/cli.h"
 #include "runner/cli_commands.h"
 #include "runner/doctor.h"
+#include "runner/output_lock.h"
 #include "runner/report/compare.h"
 #include "runner/report/report.h"
 #include "runner/schema.h"
@@ -78,6 +80,10 @@ void print_kernels(std::ostream& out) {
 int report_command(const std::string& folder, const std::string& format, std::ostream& out,
                    std::ostream& err) {
   const auto& entry = report_formats().at(format);
+  // Only where runs write: published results stay as they are.
+  std::optional<OutputLock::Held> held;
+  if (std::filesystem::exists(std::filesystem::path(folder) / ".lock"))
+    held.emplace(OutputLock(folder).wait_name(kTablesLock));
   LoadedRecords loaded = records_of(folder, err);
   const bool damaged = !loaded.damaged.empty();
   const ReportData data = report_data(std::move(loaded), folder);

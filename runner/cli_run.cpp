@@ -14,12 +14,12 @@
 #include "runner/cell_memory.h"
 #include "runner/cli.h"
 #include "runner/cli_commands.h"
+#include "runner/executor.h"
 #include "runner/kernel_settings.h"
 #include "runner/model_checks.h"
+#include "runner/output_lock.h"
 #include "runner/report/report.h"
 #include "runner/run.h"
-#include "runner/run_lock.h"
-#include "runner/save_checks.h"
 #include "runner/terminal_progress.h"
 #include "runner/verdict.h"
 
@@ -70,8 +70,12 @@ fs::path output_of(const RunCommandOptions& options, const std::string& experime
   return several ? fs::path(options.output) / experiment : fs::path(options.output);
 }
 
+bool runs_here(const Plan& plan) { return plan.executor.name != "slurm"; }
+
 // Rebuilds the tables of `output` from everything in it.
 void write_tables(const fs::path& output) {
+  // Runs that end together take turns: the last one has then seen the records of all.
+  const OutputLock::Held held = OutputLock(output).wait_name(kTablesLock);
   write_reports(output, report_data(load_records(output), output));
 }
 
@@ -82,37 +86,38 @@ int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, 
   TerminalProgress progress(err, isatty(STDERR_FILENO) != 0);
   std::set<std::string> names;
   for (const Plan& plan : plans) names.insert(plan.name);
-  check_device(options.device);
-  const KernelSource& kernels = options.kernels ? *options.kernels : registered_kernels();
-  for (const Plan& plan : plans) check_kernels(plan, options.device, kernels);
+  // Jobs run on other machines than this one, and look for themselves.
+  for (const Plan& plan : plans) {
+    if (!runs_here(plan)) continue;
+    check_device(options.device);
+    check_kernels(plan, options.device, options.kernels ? *options.kernels : registered_kernels());
+  }
   int code = kExitOk;
   for (const Plan& plan : plans) {
     for (const std::string& note : plan.notes) progress.note(note);
-    RunOptions run_options;
-    run_options.device = options.device == "cuda" ? "cuda:0" : options.device;
-    run_options.output = output_of(options, plan.name, names.size() > 1);
-    run_options.data_root = data_root();
-    run_options.fresh = options.fresh;
-    run_options.argv = options.argv;
-    run_options.progress = &progress;
-    run_options.kernels = &kernels;
-    run_options.resume = plan.resume;
-    run_options.dump_hessians = plan.dump_hessians;
-    run_options.save = plan.save;
-    run_options.limits = within_machine(plan.limits, run_options.device);
-    const RunLock lock(run_options.output);
+    const Job job{.plan = plan,
+                  .device = options.device,
+                  .output = output_of(options, plan.name, names.size() > 1),
+                  .data_root = data_root(),
+                  .base = {},
+                  .fresh = options.fresh,
+                  .argv = options.argv};
+    const ExecutorContext context{.progress = &progress,
+                                  .kernels = options.kernels,
+                                  .cancel_on_interrupt = options.cancel_on_interrupt,
+                                  .poll_seconds = options.poll_seconds};
     RunOutcome outcome;
     try {
-      outcome = run_plan(plan, run_options);
+      outcome = executors().at(plan.executor.name).make.run(job, context);
     } catch (const Interrupted&) {
-      write_tables(run_options.output);
+      write_tables(job.output);
       throw;
     }
-    write_tables(run_options.output);
+    write_tables(job.output);
     const std::vector<Verdict> verdicts = judge_records(outcome.records);
     out << report_formats().at("md").make.render({outcome.records, verdicts, {}});
-    const bool measured = fs::exists(run_options.output / "kernels.csv");
-    out << "\nFiles: " << run_options.output.string()
+    const bool measured = fs::exists(job.output / "kernels.csv");
+    out << "\nFiles: " << job.output.string()
         << "/{report.html,table.md,table.tex,results.csv,results.json,"
         << (measured ? "layers.csv,kernels.csv,plots/,records/}\n" : "layers.csv,records/}\n");
     if (outcome.failed + outcome.missing + outcome.skipped > 0 || any_failed(verdicts))
@@ -125,14 +130,15 @@ int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, 
 
 int run_command(const RunCommandOptions& options, std::ostream& out, std::ostream& err) {
   std::vector<Plan> plans = plans_of(options.files);
-  std::vector<ModelChecks> checks;
-  for (const Plan& plan : plans) {
-    checks.push_back(check_models(plan, ""));
-    check_saves(plan, checks.back().sizes, "");
+  for (Plan& plan : plans) {
+    if (!options.executor.empty()) plan.executor.name = executors().at(options.executor).name;
+    if (options.workers) plan.executor.workers = options.workers;
   }
-  check_device(options.device);
+  std::vector<ModelChecks> checks;
+  for (const Plan& plan : plans) checks.push_back(check_models(plan, ""));
+  if (std::any_of(plans.begin(), plans.end(), runs_here)) check_device(options.device);
   for (size_t i = 0; i < plans.size(); ++i)
-    skip_what_does_not_fit(plans[i], checks[i].sizes, options.device);
+    if (runs_here(plans[i])) skip_what_does_not_fit(plans[i], checks[i].sizes, options.device);
   return run_plans(plans, options, out, err);
 }
 

@@ -9,6 +9,7 @@
 #include "common/text.h"
 #include "models/safetensors.h"
 #include "runner/child_process.h"
+#include "runner/text_tail.h"
 
 namespace gptqb {
 namespace {
@@ -189,21 +190,9 @@ class Answer {
   const LinearProblem& problem_;
 };
 
-// The end of what a program printed, on one line; tables show it in a cell.
 std::string tail_of(const fs::path& log) {
   std::error_code ignored;
-  if (!fs::exists(log, ignored)) return "";
-  std::string text = read_file(log);
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  if (text.size() > kTailBytes) text = "..." + text.substr(text.size() - kTailBytes);
-  std::string line;
-  for (const char letter : text) {
-    if (letter == '\n')
-      line += " | ";
-    else if (letter != '\r')
-      line += letter;
-  }
-  return line;
+  return fs::exists(log, ignored) ? one_line_tail(read_file(log), kTailBytes) : "";
 }
 
 }  // namespace

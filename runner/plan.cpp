@@ -8,6 +8,7 @@
 #include "runner/kernel_settings.h"
 #include "runner/resolve.h"
 #include "runner/schema.h"
+#include "runner/shard.h"
 
 namespace gptqb {
 
@@ -147,6 +148,7 @@ class Planner {
     if (const auto resume = experiment_.base.find("resume"); resume != experiment_.base.end())
       result.resume = resume->second.value.get<bool>();
     result.limits = {limit("limits.device_memory"), limit("limits.host_memory")};
+    result.executor = executor_settings(experiment_.base, faults_);
     if (const auto dump = experiment_.base.find("dump"); dump != experiment_.base.end())
       for (const json& what : dump->second.value)
         if (what == "hessians") result.dump_hessians = true;
@@ -162,7 +164,9 @@ class Planner {
           {Cell::from_json(json(kernels).dump()), skip_reason({}, experiment_.base, {}, {}), {}});
     check_save(result);
     faults_.raise(experiment_.file);
-    take_shard(result);
+    for (size_t i = 0; i < result.cells.size(); ++i)
+      result.cells[i].position = static_cast<int64_t>(i);
+    take_shard(result, options_.shard, options_.shards);
     return result;
   }
 
@@ -345,15 +349,6 @@ class Planner {
     result.save->folder_per_cell = saved > 1;
   }
 
-  void take_shard(Plan& result) {
-    if (options_.shards <= 1) return;
-    std::vector<PlannedCell> mine;
-    int64_t next = 0;
-    for (PlannedCell& planned : result.cells)
-      if (next++ % options_.shards == options_.shard) mine.push_back(std::move(planned));
-    result.other_shards = static_cast<int64_t>(result.cells.size() - mine.size());
-    result.cells = std::move(mine);
-  }
 
   const Experiment& experiment_;
   const PlanOptions& options_;

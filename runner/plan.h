@@ -9,6 +9,7 @@
 #include "methods/memory_plan.h"
 #include "runner/cell.h"
 #include "runner/claim_types.h"
+#include "runner/executor_settings.h"
 #include "runner/expectation.h"
 #include "runner/experiment.h"
 #include "runner/save_settings.h"
@@ -20,6 +21,7 @@ struct PlannedCell {
   std::string skip_reason;  // empty: the cell runs. Else its record is `skipped` with this reason
   std::vector<Expectation> expectations;
   std::vector<std::string> missing{};  // missing_inputs() of it, where they were looked for
+  int64_t position = 0;  // in the whole plan, whatever the shard: orders tables
 };
 
 struct Plan {
@@ -35,13 +37,14 @@ struct Plan {
   bool dump_hessians = false;        // `dump: [hessians]`
   std::optional<SaveSettings> save;  // packed checkpoints of the cells that quantize
   Claim claim;                       // without a statement: none
+  ExecutorSettings executor;         // where cells run
   std::vector<std::string> notes;    // what the user should know before the run
 };
 
 struct PlanOptions {
   std::vector<std::string> methods;     // what this build can run: quantizers().names()
   std::vector<std::string> evaluators;  // evaluators().names()
-  int64_t shard = 0;                    // 0-based; cells are dealt out in turn
+  int64_t shard = 0;                    // 0-based; see runner/shard.h
   int64_t shards = 1;
 };
 

@@ -3,8 +3,11 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <chrono>
+#include <deque>
 #include <optional>
 #include <regex>
+#include <thread>
 
 #include "common/atomic_file.h"
 #include "common/error.h"
@@ -14,11 +17,17 @@
 #include "runner/device_warmup.h"
 #include "runner/hessian_dump.h"
 #include "runner/kernel_cell.h"
+#include "runner/output_lock.h"
 #include "runner/packed_save.h"
 #include "runner/resume_store.h"
 
 namespace gptqb {
 namespace {
+
+constexpr const char* kOutcomeNames[] = {"ran", "reused", "failed", "skipped", "missing"};
+
+// Between two looks at a cell that another process is at.
+constexpr std::chrono::milliseconds kBusyPoll{100};
 
 // Whether a finished record still describes what would be computed now; else why not.
 std::string stale_reason(const Record& old, const Record& now) {
@@ -60,45 +69,66 @@ std::string failure_reason(const std::exception& error) {
   return error.what();
 }
 
-class PlanRun {
+class PlanRun : public CellRunner {
  public:
   PlanRun(const Plan& plan, const RunOptions& options)
       : plan_(plan),
         options_(options),
         progress_(options.progress ? *options.progress : silent_progress()),
         cache_(options.data_root, options.base),
+        lock_(options.output),
         environment_(capture_environment(options.device, options.argv)) {}
 
-  RunOutcome run() {
-    for (size_t i = 0; i < plan_.cells.size(); ++i) {
-      throw_if_interrupted();
-      const PlannedCell& planned = plan_.cells[i];
-      label_ = "[" + std::to_string(i + 1) + "/" + std::to_string(plan_.cells.size()) + "] " +
-               planned.cell.summary();
-      outcome_.records.push_back(run_one(planned, static_cast<int64_t>(i)));
-    }
-    return std::move(outcome_);
+  std::optional<CellResult> run(size_t index) override {
+    throw_if_interrupted();
+    const PlannedCell& planned = plan_.cells[index];
+    const std::optional<OutputLock::Held> held = lock_.try_name(planned.cell.id());
+    if (!held) return std::nullopt;
+    name(index);
+    CellResult result;
+    result.record = run_one(planned);
+    result.outcome = outcome_;
+    return result;
+  }
+
+  std::optional<CellResult> lose(size_t index, const std::string& reason) {
+    const PlannedCell& planned = plan_.cells[index];
+    const std::optional<OutputLock::Held> held = lock_.try_name(planned.cell.id());
+    if (!held) return std::nullopt;
+    name(index);
+    return CellResult{CellOutcome::kFailed, fail(blank_record(planned), reason)};
   }
 
  private:
-  Record run_one(const PlannedCell& planned, int64_t position) {
-    const Cell& cell = planned.cell;
+  void name(size_t index) {
+    label_ = "[" + std::to_string(index + 1) + "/" + std::to_string(plan_.cells.size()) + "] " +
+             plan_.cells[index].cell.summary();
+  }
+
+  Record blank_record(const PlannedCell& planned) const {
     Record record;
-    record.cell_id = cell.id();
+    record.cell_id = planned.cell.id();
     record.experiment = plan_.name;
-    record.position = position;
-    record.cell = cell.canonical();
-    record.settings = cell.settings();
+    record.position = planned.position;
+    record.cell = planned.cell.canonical();
+    record.settings = planned.cell.settings();
     record.expectations = planned.expectations;
     if (!plan_.claim.statement.empty()) record.claim = plan_.claim;
     record.environment = environment_;
+    return record;
+  }
+
+  // Sets `outcome_`.
+  Record run_one(const PlannedCell& planned) {
+    const Cell& cell = planned.cell;
+    Record record = blank_record(planned);
     if (!planned.skip_reason.empty())
-      return skip(std::move(record), planned.skip_reason, outcome_.skipped);
+      return skip(std::move(record), planned.skip_reason, CellOutcome::kSkipped);
     if (cell.measures_kernels()) return run_kernels(cell, std::move(record));
     const std::vector<std::string> missing =
         missing_inputs(cell, options_.data_root, options_.base);
     if (!missing.empty())
-      return skip(std::move(record), "not run: " + join(missing, "; "), outcome_.missing);
+      return skip(std::move(record), "not run: " + join(missing, "; "), CellOutcome::kMissing);
     try {
       if (!warm_) warm_up(at::Device(options_.device));
       warm_ = true;
@@ -107,7 +137,7 @@ class PlanRun {
       record.inputs = prepared.inputs;
       record.notes = prepared.notes;
       if (std::optional<Record> kept = reusable(cell, record)) {
-        ++outcome_.reused;
+        outcome_ = CellOutcome::kReused;
         // Left where a run was killed between its record and this.
         FileResumeStore(options_.output, cell.id(), &progress_).discard();
         take_place_of(record, *kept);
@@ -116,10 +146,13 @@ class PlanRun {
       }
       MemoryPlan memory;
       if (const std::string reason = does_not_fit(cell, prepared, memory); !reason.empty())
-        return skip(std::move(record), reason, outcome_.skipped);
+        return skip(std::move(record), reason, CellOutcome::kSkipped);
+      RunOptions own = options_;
+      if (options_.admit)
+        own.limits.host = clock.leave_out([&] { return options_.admit(memory.host_bytes()); });
       progress_.note(label_);
       if (options_.fresh) FileResumeStore(options_.output, cell.id(), &progress_).discard();
-      run_cell(cell, prepared, memory, options_, clock, record);
+      run_cell(cell, prepared, memory, own, clock, record);
     } catch (const Interrupted&) {
       throw;
     } catch (const std::exception& error) {
@@ -127,7 +160,7 @@ class PlanRun {
     }
     write_record(options_.output, record);
     FileResumeStore(options_.output, cell.id(), &progress_).discard();
-    ++outcome_.ran;
+    outcome_ = CellOutcome::kRan;
     return record;
   }
 
@@ -146,7 +179,7 @@ class PlanRun {
   // A cell without a model: nothing but the device and the build goes in.
   Record run_kernels(const Cell& cell, Record record) {
     if (std::optional<Record> kept = reusable(cell, record)) {
-      ++outcome_.reused;
+      outcome_ = CellOutcome::kReused;
       take_place_of(record, *kept);
       write_record(options_.output, *kept);
       return std::move(*kept);
@@ -162,7 +195,7 @@ class PlanRun {
     }
     if (!reason.empty()) return fail(std::move(record), reason);
     write_record(options_.output, record);
-    ++outcome_.ran;
+    outcome_ = CellOutcome::kRan;
     return record;
   }
 
@@ -176,8 +209,8 @@ class PlanRun {
   }
 
   // A cell that cannot run now. A finished record of it stays: its inputs may only be out of reach.
-  Record skip(Record record, const std::string& reason, int64_t& counter) {
-    ++counter;
+  Record skip(Record record, const std::string& reason, CellOutcome outcome) {
+    outcome_ = outcome;
     if (std::optional<Record> kept = finished_record(record)) {
       progress_.note(label_ + ": the finished record is kept but could not be checked: " + reason);
       take_place_of(record, *kept);
@@ -192,7 +225,7 @@ class PlanRun {
   }
 
   Record fail(Record record, const std::string& reason) {
-    ++outcome_.failed;
+    outcome_ = CellOutcome::kFailed;
     progress_.note(label_ + " failed: " + reason);
     const std::filesystem::path path = record_path(options_.output, record.cell_id);
     if (finished_record(record)) {
@@ -245,8 +278,9 @@ class PlanRun {
   const RunOptions& options_;
   Progress& progress_;
   InputCache cache_;
+  const OutputLock lock_;
   Environment environment_;
-  RunOutcome outcome_;
+  CellOutcome outcome_ = CellOutcome::kRan;  // of the cell at hand
   std::string label_;
   bool warm_ = false;
 };
@@ -269,8 +303,52 @@ void check_device(const std::string& device) {
     throw Error("--device", "expected a usable GPU for '" + device + "', got none: " + reason);
 }
 
+const char* outcome_name(CellOutcome outcome) { return kOutcomeNames[static_cast<int>(outcome)]; }
+
+std::optional<CellOutcome> outcome_of(const std::string& name) {
+  for (size_t i = 0; i < std::size(kOutcomeNames); ++i)
+    if (name == kOutcomeNames[i]) return static_cast<CellOutcome>(i);
+  return std::nullopt;
+}
+
+void RunOutcome::count(CellOutcome outcome) {
+  int64_t* const counts[] = {&ran, &reused, &failed, &skipped, &missing};
+  ++*counts[static_cast<int>(outcome)];
+}
+
+std::unique_ptr<CellRunner> make_cell_runner(const Plan& plan, const RunOptions& options) {
+  return std::make_unique<PlanRun>(plan, options);
+}
+
+std::optional<CellResult> record_lost_cell(const Plan& plan, size_t index,
+                                           const RunOptions& options, const std::string& reason) {
+  return PlanRun(plan, options).lose(index, reason);
+}
+
 RunOutcome run_plan(const Plan& plan, const RunOptions& options) {
-  return PlanRun(plan, options).run();
+  PlanRun runner(plan, options);
+  RunOutcome outcome;
+  outcome.records.resize(plan.cells.size());
+  std::deque<size_t> waiting;
+  for (size_t i = 0; i < plan.cells.size(); ++i) waiting.push_back(i);
+  size_t busy = 0;  // cells in a row that others were at
+  while (!waiting.empty()) {
+    const size_t index = waiting.front();
+    waiting.pop_front();
+    std::optional<CellResult> result = runner.run(index);
+    if (!result) {
+      if (++busy == 1 && options.progress)
+        options.progress->note("another run is at cell " + plan.cells[index].cell.id() +
+                               ": it comes last");
+      waiting.push_back(index);
+      if (busy >= waiting.size()) std::this_thread::sleep_for(kBusyPoll);
+      continue;
+    }
+    busy = 0;
+    outcome.count(result->outcome);
+    outcome.records[index] = std::move(result->record);
+  }
+  return outcome;
 }
 
 }  // namespace gptqb

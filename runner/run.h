@@ -3,6 +3,8 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -26,7 +28,16 @@ struct RunOptions {
   std::vector<std::string> argv;          // for the record
   Progress* progress = nullptr;           // null: silent
   const KernelSource* kernels = nullptr;  // null: those of kernels.def
+  // Called before a cell's weights are touched, with the host memory that it is planned to take: may
+  // wait for other cells to end, returns the host memory it may take at most. Empty: it just starts.
+  std::function<int64_t(int64_t host_bytes)> admit;
 };
+
+// What became of a cell: the order is that of RunOutcome's counts.
+enum class CellOutcome { kRan, kReused, kFailed, kSkipped, kMissing };
+const char* outcome_name(CellOutcome outcome);  // "ran", "reused", ...
+// Empty for another word.
+std::optional<CellOutcome> outcome_of(const std::string& name);
 
 struct RunOutcome {
   int64_t ran = 0;
@@ -35,12 +46,36 @@ struct RunOutcome {
   int64_t skipped = 0;          // this build cannot run them
   int64_t missing = 0;          // skipped because model or data are not there
   std::vector<Record> records;  // of the plan's cells, in its order
+
+  void count(CellOutcome outcome);
 };
 
 // Throws Error if `device` is none of cpu, cuda, cuda:N, or cannot be computed on.
 void check_device(const std::string& device);
 
-// Runs what is not finished, on a device that check_device() accepted. Throws Error if a record
+struct CellResult {
+  CellOutcome outcome;
+  Record record;
+};
+
+// Runs cells of a plan one by one in this process, and keeps what they share.
+class CellRunner {
+ public:
+  virtual ~CellRunner() = default;
+  // Cell `index` of the plan, if it is not finished; its record is on disk then. Empty, and nothing
+  // was done, if another process is at the cell. Throws as run_plan().
+  virtual std::optional<CellResult> run(size_t index) = 0;
+};
+// Both must live as long.
+std::unique_ptr<CellRunner> make_cell_runner(const Plan& plan, const RunOptions& options);
+
+// The failed record of a cell whose process is gone, written down. Empty if by now another process
+// is at the cell.
+std::optional<CellResult> record_lost_cell(const Plan& plan, size_t index,
+                                           const RunOptions& options, const std::string& reason);
+
+// Runs what is not finished, on a device that check_device() accepted. A cell that another process
+// is at is left for the end, and waited for. Throws Error if a record
 // cannot be written, Interrupted on Ctrl-C; what was finished by then is on disk, and the same call
 // goes on from there.
 RunOutcome run_plan(const Plan& plan, const RunOptions& options);

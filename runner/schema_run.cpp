@@ -67,17 +67,21 @@ void append_structures(std::vector<KeySpec>& table) {
 }
 
 void append_executor(std::vector<KeySpec>& table) {
-  KeySpec executor = word("executor.name", {"local", "slurm"}, "local", "where cells run");
+  KeySpec executor = word("executor.name", {"local", "slurm"}, "local",
+                          "where cells run: on this machine, or as jobs of a Slurm cluster");
   executor.scope = Scope::kRun;
-  table.push_back(planned(executor, {"slurm"}));
-  table.push_back(planned(with_range(
-      plain("executor.workers", KeyType::kInteger, Scope::kRun, "-", "slurm: jobs"), 1)));
+  table.push_back(executor);
+  KeySpec workers = plain("executor.workers", KeyType::kInteger, Scope::kRun,
+                          "local: 1; slurm: no limit",
+                          "cells that run at once; local: each in a process of its own, on the CPU "
+                          "at most as many as cores, on GPUs as many as GPUs");
+  table.push_back(with_range(workers, 1));
   for (const char* text : {"partition", "time", "gres"})
-    table.push_back(planned(plain(std::string("executor.") + text, KeyType::kText, Scope::kRun, "-",
-                                  "slurm: as for sbatch")));
-  table.push_back(planned(with_arity(
-      plain("executor.extra", KeyType::kText, Scope::kRun, "-", "slurm: more options for sbatch"),
-      Arity::kList)));
+    table.push_back(plain(std::string("executor.") + text, KeyType::kText, Scope::kRun, "-",
+                          "slurm: of each cell's job, as for sbatch"));
+  table.push_back(with_arity(plain("executor.extra", KeyType::kText, Scope::kRun, "-",
+                                   "slurm: more options for sbatch, each one word: `--mem=32G`"),
+                             Arity::kList));
 }
 
 }  // namespace gptqb::schema

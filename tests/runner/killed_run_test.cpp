@@ -2,17 +2,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <random>
-#include <sstream>
 #include <thread>
 
 #include "common/atomic_file.h"
 #include "common/text.h"
 #include "runner/cli.h"
 #include "runner/record.h"
+#include "tests/runner/same_numbers.h"
 #include "tests/runner/spawned_program.h"
 #include "tests/support/solve.h"
 #include "tests/support/temporary_folder.h"
@@ -50,42 +49,12 @@ class KilledRun : public testing::Test {
   }
   std::string log() const { return (folder_ / "log").string(); }
 
-  // All that a record says but when, how fast and in how much memory it was made.
   static std::string numbers(const fs::path& output) {
-    const LoadedRecords loaded = load_records(output);
-    EXPECT_TRUE(loaded.damaged.empty()) << join(loaded.damaged, "; ");
-    EXPECT_EQ(loaded.records.size(), 1u);
-    if (loaded.records.size() != 1) return "";
-    Record record = loaded.records[0];
-    EXPECT_EQ(record.status, CellStatus::kOk) << record.reason;
-    std::erase_if(record.metrics, [](const Metric& metric) {
-      return metric.name.starts_with("seconds.") || metric.name.starts_with("busy_seconds.");
-    });
-    record.seconds.clear();
-    record.peak_bytes.clear();
-    record.environment = {};
-    record.resumed_blocks = 0;
-    for (LayerHealth& layer : record.layers)
-      layer.seconds_hessian = layer.seconds_factor = layer.seconds_solve = layer.seconds_errors = 0;
-    return to_json(record);
+    const std::vector<std::string> all = test::numbers_of(output);
+    EXPECT_EQ(all.size(), 1u);
+    return join(all, "\n");
   }
-
-  // layers.csv without its columns seconds_*. No value of this run has a comma in it.
-  static std::string layers(const fs::path& output) {
-    std::istringstream file(read_file(output / "layers.csv"));
-    std::string text, line;
-    std::vector<bool> timed;
-    while (std::getline(file, line)) {
-      std::istringstream columns(line);
-      std::string value;
-      for (size_t i = 0; std::getline(columns, value, ','); ++i) {
-        if (timed.size() <= i) timed.push_back(value.starts_with("seconds_"));
-        if (!timed[i]) text += value + ',';
-      }
-      text += '\n';
-    }
-    return text;
-  }
+  static std::string layers(const fs::path& output) { return test::untimed(output / "layers.csv"); }
 
   const test::TemporaryFolder temporary_;
   const fs::path folder_ = temporary_.path();

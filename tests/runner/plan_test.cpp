@@ -108,8 +108,7 @@ TEST(Plan, WhatThisBuildCannotRunIsSkippedWithTheReason) {
                    "quant.bits: ternary}]\n"),
             "not supported yet: method.name awq");
   EXPECT_EQ(reason("method: {name: gptq}\ndump: [hessians]\n"), "");
-  EXPECT_EQ(reason("method: {name: gptq}\nexecutor: {name: slurm, partition: gpu}\n"),
-            "not supported yet: executor.name slurm, executor.partition gpu");
+  EXPECT_EQ(reason("method: {name: gptq}\nexecutor: {name: slurm, partition: gpu}\n"), "");
   EXPECT_EQ(
       reason(
           "method: {name: gptq}\nexecutor: {name: local}\ndump: []\nlimits: {host_memory: all}\n"),
@@ -140,6 +139,23 @@ TEST(Plan, ShardsShareOutAllCells) {
   }
   EXPECT_EQ(seen.size(), 8u);
   EXPECT_EQ(std::set<std::string>(seen.begin(), seen.end()).size(), 8u);
+
+  // The order of lists in the file changes neither the split nor what is left of the plan's places.
+  PlanOptions first = build();
+  first.shards = 3;
+  const auto ids = [](const Plan& made) {
+    std::set<std::string> result;
+    for (const PlannedCell& planned : made.cells) result.insert(planned.cell.id());
+    return result;
+  };
+  const Plan turned = plan(
+      "method: {name: gptq}\nseeds: [1, 0]\nsweep: {quant.bits: [8, 4, 3, 2]}\n", {}, first);
+  const Plan straight = plan(text, {}, first);
+  EXPECT_EQ(straight.cells.size(), 3u);
+  EXPECT_EQ(ids(turned), ids(straight));
+  const Plan whole = plan(text);
+  for (const PlannedCell& planned : straight.cells)
+    EXPECT_EQ(whole.cells.at(static_cast<size_t>(planned.position)).cell.id(), planned.cell.id());
   PlanOptions wrong = build();
   wrong.shard = 3;
   wrong.shards = 3;

@@ -45,6 +45,8 @@ class SpawnedProgram {
     if (child_ > 0 && ::waitpid(child_, &status, 0) == child_) ended(status);
     return code_;
   }
+  pid_t pid() const { return child_; }
+  void signal(int number) const { ::kill(child_, number); }
   // SIGKILL: no handler runs, nothing is flushed.
   void kill() {
     if (child_ > 0) ::kill(child_, SIGKILL);
