@@ -166,10 +166,23 @@ class SlurmExecution {
       if (outcomes_.count(i) > 0) continue;
       const std::optional<CellOutcome> outcome = run_.outcome(i);
       if (!outcome) continue;
-      outcomes_[i] = *outcome;
-      progress_.advance();
       if (*outcome == CellOutcome::kFailed)
-        progress_.note(cell(i).summary() + " (" + cell(i).id() + ") failed");
+        progress_.note(cell(i).summary() + " (" + cell(i).id() + ") failed: " + reason_of(i));
+      finish(i, *outcome);
+    }
+  }
+
+  void finish(size_t index, CellOutcome outcome) {
+    outcomes_[index] = outcome;
+    progress_.advance();
+  }
+
+  std::string reason_of(size_t index) const {
+    const fs::path path = record_path(job_.output, cell(index).id());
+    try {
+      return record_from_json(read_file(path), path.string()).reason;
+    } catch (const Error& error) {
+      return error.what();
     }
   }
 
@@ -255,8 +268,10 @@ class SlurmExecution {
                                " tries without headway. " +
                                (tail.empty() ? "It printed nothing" : "It printed: " + tail);
     // Empty if a task is at the cell after all: then that one tells.
-    if (record_lost_cell(job_.plan, index, options_, reason))
+    if (record_lost_cell(job_.plan, index, options_, reason)) {
       run_.set_outcome(index, CellOutcome::kFailed);
+      finish(index, CellOutcome::kFailed);
+    }
     return false;
   }
 
@@ -332,12 +347,10 @@ class SlurmExecution {
                    (run_.folder().parent_path() / job_name(k)).string() + "-*.log");
   }
 
-  // All cells have their outcome: this process writes the tables itself.
+  // All cells have their outcome: this process writes the tables itself, and a task that Slurm would
+  // start once more has nothing to do.
   void close() {
-    std::vector<std::string> reports;
-    for (const Submission& each : state_.submissions)
-      if (!each.report.empty()) reports.push_back(each.report);
-    slurm::cancel(reports);
+    slurm::cancel(jobs_in(slurm::queue()));
     run_.remove();
   }
 
@@ -360,11 +373,7 @@ class SlurmExecution {
       cancel = interrupted_again();
     }
     if (cancel) {
-      std::vector<std::string> ids;
-      for (const Submission& each : state_.submissions)
-        for (const std::string& id : {each.job, each.report})
-          if (!id.empty()) ids.push_back(id);
-      const std::string fault = slurm::cancel(ids);
+      const std::string fault = slurm::cancel(jobs_in(slurm::queue()));
       progress_.note("Slurm jobs " + jobs + " are cancelled" + (fault.empty() ? "" : ": " + fault));
       run_.remove();
     }

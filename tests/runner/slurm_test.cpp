@@ -9,6 +9,7 @@
 #include <functional>
 #include <fstream>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "common/atomic_file.h"
@@ -125,21 +126,28 @@ TEST_F(Slurm, ASweepWithKillsEndsWithTheTablesOfAnUndisturbedOne) {
   const auto wait_for_some = [&] {
     const size_t wanted =
         finished(output) + std::uniform_int_distribution<size_t>(1, 8)(generator);
-    return comes_true([&] { return finished(output) >= wanted && !workers().empty(); });
+    return comes_true([&] { return finished(output) >= wanted; });
+  };
+  // One that has just started: it has not finished its cell yet.
+  const auto kill_a_worker = [&] {
+    const std::vector<pid_t> before = workers();
+    const auto fresh = [&](pid_t pid) { return std::count(before.begin(), before.end(), pid) == 0; };
+    return comes_true([&] {
+      const std::vector<pid_t> now = workers();
+      const auto found = std::find_if(now.begin(), now.end(), fresh);
+      return found != now.end() && ::kill(*found, SIGKILL) == 0;
+    });
   };
   {
     SpawnedProgram program(command(output), log());
-    for (int i = 0; i < 2; ++i) {
-      ASSERT_TRUE(wait_for_some()) << printed();
-      for (const pid_t worker : workers()) ::kill(worker, SIGKILL);
-    }
+    ASSERT_TRUE(wait_for_some() && kill_a_worker()) << printed();
+    ASSERT_TRUE(wait_for_some() && kill_a_worker()) << printed();
     ASSERT_TRUE(wait_for_some()) << printed();
     program.kill();
   }
   SpawnedProgram program(command(output), log());
-  ASSERT_TRUE(wait_for_some()) << printed();
-  for (const pid_t worker : workers()) ::kill(worker, SIGKILL);
-  ASSERT_TRUE(wait_for_some()) << printed();
+  ASSERT_TRUE(wait_for_some() && kill_a_worker()) << printed();
+  ASSERT_TRUE(wait_for_some() && comes_true([&] { return !workers().empty(); })) << printed();
   // The node goes down with all that runs on it, and comes back. Slurm starts its jobs anew; that
   // it waits two minutes first is for nodes that break at once, so an administrator ends that wait.
   const std::string conf = (folder_ / "cluster/slurm.conf").string();
@@ -149,16 +157,23 @@ TEST_F(Slurm, ASweepWithKillsEndsWithTheTablesOfAnUndisturbedOne) {
     ::kill(worker, SIGKILL);
   }
   ASSERT_EQ(ending_text(cluster("restart-node").status), "");
-  std::this_thread::sleep_for(2500ms);
-  for (const slurm::Queued& task : slurm::queue().tasks)
-    if (task.reason == "BeginTime")
-      run_captured({"scontrol", "update", "jobid=" + task.job + "_" + task.task, "StartTime=now"});
+  std::set<std::string> waiting;  // a job is let go two seconds after it was put back: Slurm asks that
+  while (program.running()) {
+    for (const std::string& job : waiting)
+      run_captured({"scontrol", "update", "jobid=" + job, "StartTime=now"});
+    waiting.clear();
+    for (const slurm::Queued& task : slurm::queue().tasks)
+      if (task.reason == "BeginTime") waiting.insert(task.job + "_" + task.task);
+    for (int i = 0; i < 25 && program.running(); ++i) std::this_thread::sleep_for(100ms);
+  }
   EXPECT_EQ(program.wait(), kExitOk) << printed();
   EXPECT_EQ(test::numbers_of(output), test::numbers_of(whole));
   for (const char* table : {"results.csv", "layers.csv"})
     EXPECT_EQ(test::untimed(output / table), test::untimed(whole / table)) << table;
   EXPECT_FALSE(fs::exists(output / "work"));
-  EXPECT_THAT(printed(), HasSubstr("comes back to the jobs of an earlier call"));
+  EXPECT_THAT(printed(), AllOf(HasSubstr("comes back to the jobs of an earlier call"),
+                               HasSubstr("it is submitted again")));
+  EXPECT_TRUE(comes_true([] { return slurm::queue().tasks.empty(); })) << "nothing is left behind";
 }
 
 // Any folder name; Ctrl-C leaves the jobs, which finish and rebuild the tables by themselves; the
