@@ -34,8 +34,7 @@ void add_executor_options(CLI::App& command, RunCommandOptions& options) {
                    "slurm: Ctrl-C cancels the jobs (default: they go on, a second Ctrl-C within 3 "
                    "seconds cancels them)");
   command
-      .add_option("--poll", options.poll_seconds,
-                  "slurm: seconds between two looks at the jobs")
+      .add_option("--poll", options.poll_seconds, "slurm: seconds between two looks at the jobs")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
 }

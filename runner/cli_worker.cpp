@@ -61,7 +61,8 @@ class SpokenProgress : public Progress {
 int64_t heard(const std::string& word) {
   std::string line;
   if (!std::getline(std::cin, line)) throw Interrupted();
-  if (!line.starts_with(word)) throw Error("worker", "expected '" + word + "N', got '" + line + "'");
+  if (!line.starts_with(word))
+    throw Error("worker", "expected '" + word + "N', got '" + line + "'");
   return std::stoll(line.substr(word.size()));
 }
 

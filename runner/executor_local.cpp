@@ -60,11 +60,11 @@ bool on_gpu(const Job& job) { return job.device != "cpu"; }
 int64_t worker_count(const Job& job, Progress& progress) {
   const int64_t wanted = *job.plan.executor.workers;
   if (job.device.starts_with("cuda:") && wanted > 1)
-    throw Error("--device", "expected cuda beside several workers, each of which takes a GPU, got '" +
-                                job.device + "'. CUDA_VISIBLE_DEVICES says which GPUs there are");
-  const int64_t most = on_gpu(job)
-                           ? static_cast<int64_t>(kernels::cuda_info().devices.size())
-                           : capture_environment("cpu", {}).cores;
+    throw Error("--device",
+                "expected cuda beside several workers, each of which takes a GPU, got '" +
+                    job.device + "'. CUDA_VISIBLE_DEVICES says which GPUs there are");
+  const int64_t most = on_gpu(job) ? static_cast<int64_t>(kernels::cuda_info().devices.size())
+                                   : capture_environment("cpu", {}).cores;
   if (wanted > most)
     progress.note(std::to_string(wanted) + " workers were asked for, " + std::to_string(most) +
                   " work: one a " + (on_gpu(job) ? "GPU" : "core"));

@@ -27,8 +27,7 @@ ExecutorSettings executor_settings(const Settings& document, Faults& faults) {
     return found == document.end() ? nullptr : &found->second;
   };
   if (const Setting* name = setting("name")) settings.name = name->value.get<std::string>();
-  if (const Setting* workers = setting("workers"))
-    settings.workers = workers->value.get<int64_t>();
+  if (const Setting* workers = setting("workers")) settings.workers = workers->value.get<int64_t>();
   if (const Setting* text = setting("partition")) settings.partition = text->value;
   if (const Setting* text = setting("time")) settings.time = text->value;
   if (const Setting* text = setting("gres")) settings.gres = text->value;

@@ -1,5 +1,6 @@
-// Cells as tasks of Slurm job arrays. This process submits, watches and submits again what was lost;
-// it may end and come back at any time, for all it knows is on disk (slurm_run.h) or in the queue.
+// Cells as tasks of Slurm job arrays. This process submits, watches and submits again what was
+// lost; it may end and come back at any time, for all it knows is on disk (slurm_run.h) or in the
+// queue.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -114,7 +115,8 @@ class SlurmExecution {
     write_script("task.sh",
                  // Of several cells on one node each gets what Slurm gave it.
                  "export OMP_NUM_THREADS=\"${OMP_NUM_THREADS:-${SLURM_CPUS_ON_NODE:-1}}\"\n"
-                 "exec " + slurm::shell_word(program_path()) + " worker --run " +
+                 "exec " +
+                     slurm::shell_word(program_path()) + " worker --run " +
                      slurm::shell_word(run_.folder().string()) +
                      " --submission \"$1\" --task \"$SLURM_ARRAY_TASK_ID\"\n");
     write_script("tables.sh", "exec " + slurm::shell_word(program_path()) + " report " +
@@ -250,9 +252,9 @@ class SlurmExecution {
     const std::string& job = state_.submissions[place.first].job;
     const std::string task = std::to_string(place.second);
     const std::string ended = slurm::ending(job, task);
-    const std::string sentence =
-        "Slurm job " + job + "_" + task + " ended " + (ended.empty() ? "" : "(" + ended + ") ") +
-        "without a record of the cell";
+    const std::string sentence = "Slurm job " + job + "_" + task + " ended " +
+                                 (ended.empty() ? "" : "(" + ended + ") ") +
+                                 "without a record of the cell";
     SlurmRun::Trials& trials = state_.trials[index];
     const int64_t blocks = finished_blocks(index);
     trials.lost = blocks > trials.blocks ? 1 : trials.lost + 1;
@@ -324,11 +326,11 @@ class SlurmExecution {
     const std::string logs =
         slurm::output_pattern((run_.folder().parent_path() / job_name(k)).string());
     Submission& submission = state_.submissions[k];
-    submission.job = slurm::submit(
-        job_.plan.executor, true,
-        {array, "--job-name=" + job_name(k), "--output=" + logs + "-%a.log", "--open-mode=append",
-         "--requeue"},
-        {(run_.folder() / "task.sh").string(), std::to_string(k)});
+    submission.job =
+        slurm::submit(job_.plan.executor, true,
+                      {array, "--job-name=" + job_name(k), "--output=" + logs + "-%a.log",
+                       "--open-mode=append", "--requeue"},
+                      {(run_.folder() / "task.sh").string(), std::to_string(k)});
     run_.save(state_);
     try {
       submission.report = slurm::submit(
@@ -347,8 +349,8 @@ class SlurmExecution {
                    (run_.folder().parent_path() / job_name(k)).string() + "-*.log");
   }
 
-  // All cells have their outcome: this process writes the tables itself, and a task that Slurm would
-  // start once more has nothing to do.
+  // All cells have their outcome: this process writes the tables itself, and a task that Slurm
+  // would start once more has nothing to do.
   void close() {
     slurm::cancel(jobs_in(slurm::queue()));
     run_.remove();
@@ -368,7 +370,8 @@ class SlurmExecution {
     const std::string jobs = job_list();
     bool cancel = context_.cancel_on_interrupt;
     if (!cancel) {
-      progress_.note("Slurm jobs " + jobs + " go on, and the same command comes back to them. "
+      progress_.note("Slurm jobs " + jobs +
+                     " go on, and the same command comes back to them. "
                      "Ctrl-C again within 3 seconds cancels them");
       cancel = interrupted_again();
     }

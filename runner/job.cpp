@@ -94,7 +94,8 @@ std::string job_to_json(const Job& job) {
                {"fresh", job.fresh},
                {"argv", job.argv},
                {"cells", Json::array()}};
-  for (const PlannedCell& planned : job.plan.cells) json["cells"].push_back(planned_to_json(planned));
+  for (const PlannedCell& planned : job.plan.cells)
+    json["cells"].push_back(planned_to_json(planned));
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

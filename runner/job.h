@@ -13,8 +13,8 @@ namespace gptqb {
 
 struct Job {
   Plan plan;
-  std::string device = "cpu";       // as on the command line
-  std::filesystem::path output;     // as in RunOptions
+  std::string device = "cpu";    // as on the command line
+  std::filesystem::path output;  // as in RunOptions
   std::filesystem::path data_root;
   std::filesystem::path base;
   bool fresh = false;

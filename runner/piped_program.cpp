@@ -105,8 +105,7 @@ void PipedProgram::say(const std::string& line) {
   if (input_ < 0) return;
   const std::string text = line + "\n";
   for (size_t sent = 0; sent < text.size();) {
-    const ssize_t count =
-        ::send(input_, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
+    const ssize_t count = ::send(input_, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return;  // it has ended, which ended() tells
     sent += static_cast<size_t>(count);

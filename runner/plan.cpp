@@ -349,7 +349,6 @@ class Planner {
     result.save->folder_per_cell = saved > 1;
   }
 
-
   const Experiment& experiment_;
   const PlanOptions& options_;
   Faults faults_;

@@ -21,7 +21,7 @@ struct PlannedCell {
   std::string skip_reason;  // empty: the cell runs. Else its record is `skipped` with this reason
   std::vector<Expectation> expectations;
   std::vector<std::string> missing{};  // missing_inputs() of it, where they were looked for
-  int64_t position = 0;  // in the whole plan, whatever the shard: orders tables
+  int64_t position = 0;                // in the whole plan, whatever the shard: orders tables
 };
 
 struct Plan {

@@ -28,8 +28,9 @@ struct RunOptions {
   std::vector<std::string> argv;          // for the record
   Progress* progress = nullptr;           // null: silent
   const KernelSource* kernels = nullptr;  // null: those of kernels.def
-  // Called before a cell's weights are touched, with the host memory that it is planned to take: may
-  // wait for other cells to end, returns the host memory it may take at most. Empty: it just starts.
+  // Called before a cell's weights are touched, with the host memory that it is planned to take:
+  // may wait for other cells to end, returns the host memory it may take at most. Empty: it just
+  // starts.
   std::function<int64_t(int64_t host_bytes)> admit;
 };
 

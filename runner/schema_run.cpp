@@ -71,10 +71,10 @@ void append_executor(std::vector<KeySpec>& table) {
                           "where cells run: on this machine, or as jobs of a Slurm cluster");
   executor.scope = Scope::kRun;
   table.push_back(executor);
-  KeySpec workers = plain("executor.workers", KeyType::kInteger, Scope::kRun,
-                          "local: 1; slurm: no limit",
-                          "cells that run at once; local: each in a process of its own, on the CPU "
-                          "at most as many as cores, on GPUs as many as GPUs");
+  KeySpec workers =
+      plain("executor.workers", KeyType::kInteger, Scope::kRun, "local: 1; slurm: no limit",
+            "cells that run at once; local: each in a process of its own, on the CPU "
+            "at most as many as cores, on GPUs as many as GPUs");
   table.push_back(with_range(workers, 1));
   for (const char* text : {"partition", "time", "gres"})
     table.push_back(plain(std::string("executor.") + text, KeyType::kText, Scope::kRun, "-",

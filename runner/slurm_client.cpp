@@ -51,9 +51,9 @@ std::string submit(const ExecutorSettings& settings, bool works,
 }
 
 Queue queue() {
-  const ProgramResult result = run_captured({"squeue", "--noheader", "--array",
-                                             "--user=" + std::to_string(::geteuid()),
-                                             "--format=%F|%K|%T|%r|%j"});
+  const ProgramResult result =
+      run_captured({"squeue", "--noheader", "--array", "--user=" + std::to_string(::geteuid()),
+                    "--format=%F|%K|%T|%r|%j"});
   if (const std::string ended = ending_text(result.status); !ended.empty())
     return {{}, ended + ": " + trimmed(result.errors)};
   Queue queue;
@@ -101,8 +101,9 @@ std::string output_pattern(const std::string& path) {
   std::string pattern;
   for (const char letter : path) {
     if (letter == '\\')
-      throw Error(path, "expected an output folder without a backslash, which Slurm cannot write "
-                        "to, got one");
+      throw Error(path,
+                  "expected an output folder without a backslash, which Slurm cannot write "
+                  "to, got one");
     if (letter == '%') pattern += '%';
     pattern += letter;
   }

@@ -62,9 +62,9 @@ SlurmRun::State SlurmRun::load() const {
     for (const Json& each : json.at("trials"))
       state.trials.push_back({each.at("lost").get<int64_t>(), each.at("blocks").get<int64_t>()});
   } catch (const Json::exception& error) {
-    throw Error(path.string(),
-                std::string("expected the state of a Slurm run, got a fault: ") + error.what() +
-                    ". Remove its folder, and cancel its jobs if there are any");
+    throw Error(path.string(), std::string("expected the state of a Slurm run, got a fault: ") +
+                                   error.what() +
+                                   ". Remove its folder, and cancel its jobs if there are any");
   }
   return state;
 }
@@ -92,8 +92,7 @@ void SlurmRun::set_outcome(size_t index, CellOutcome outcome) const {
 }
 
 fs::path SlurmRun::log(int64_t submission, const std::string& task) const {
-  return folder_.parent_path() /
-         (name() + "-" + std::to_string(submission) + "-" + task + ".log");
+  return folder_.parent_path() / (name() + "-" + std::to_string(submission) + "-" + task + ".log");
 }
 
 }  // namespace gptqb

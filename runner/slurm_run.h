@@ -30,8 +30,8 @@ class SlurmRun {
 
   // An existing one, by its folder.
   explicit SlurmRun(std::filesystem::path folder) : folder_(std::move(folder)) {}
-  // That of `job`, by its cells, settings and build: the same command finds it again. Its folder may
-  // not exist yet.
+  // That of `job`, by its cells, settings and build: the same command finds it again. Its folder
+  // may not exist yet.
   static SlurmRun of(const Job& job);
 
   const std::filesystem::path& folder() const { return folder_; }

@@ -1,8 +1,9 @@
 // What a worker and the process that started it say to each other, a line each.
 //
-// To the worker: the job (job_to_json), then "run INDEX" for a cell, "go BYTES" in answer to "need".
-// From it, a JSON array each: ["note", text]; ["need", planned host bytes, resident bytes] before
-// the work of a cell; ["done", index, outcome]; ["busy", index] if another run is at the cell.
+// To the worker: the job (job_to_json), then "run INDEX" for a cell, "go BYTES" in answer to
+// "need". From it, a JSON array each: ["note", text]; ["need", planned host bytes, resident bytes]
+// before the work of a cell; ["done", index, outcome]; ["busy", index] if another run is at the
+// cell.
 #pragma once
 
 #include <string>

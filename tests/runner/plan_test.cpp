@@ -148,8 +148,8 @@ TEST(Plan, ShardsShareOutAllCells) {
     for (const PlannedCell& planned : made.cells) result.insert(planned.cell.id());
     return result;
   };
-  const Plan turned = plan(
-      "method: {name: gptq}\nseeds: [1, 0]\nsweep: {quant.bits: [8, 4, 3, 2]}\n", {}, first);
+  const Plan turned =
+      plan("method: {name: gptq}\nseeds: [1, 0]\nsweep: {quant.bits: [8, 4, 3, 2]}\n", {}, first);
   const Plan straight = plan(text, {}, first);
   EXPECT_EQ(straight.cells.size(), 3u);
   EXPECT_EQ(ids(turned), ids(straight));

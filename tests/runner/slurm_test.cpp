@@ -6,8 +6,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <functional>
 #include <fstream>
+#include <functional>
 #include <random>
 #include <set>
 #include <thread>
@@ -117,21 +117,22 @@ class Slurm : public testing::Test {
 TEST_F(Slurm, ASweepWithKillsEndsWithTheTablesOfAnUndisturbedOne) {
   ::setenv("OMP_NUM_THREADS", "1", 1);
   const fs::path whole = folder_ / "undisturbed";
-  ASSERT_EQ(run_spawned({"run", (folder_ / "sweep.yaml").string(), "--output", whole.string()},
-                        log()),
-            kExitOk)
+  ASSERT_EQ(
+      run_spawned({"run", (folder_ / "sweep.yaml").string(), "--output", whole.string()}, log()),
+      kExitOk)
       << printed();
   const fs::path output = folder_ / "killed";
   std::mt19937_64 generator(kSeed);
   const auto wait_for_some = [&] {
-    const size_t wanted =
-        finished(output) + std::uniform_int_distribution<size_t>(1, 8)(generator);
+    const size_t wanted = finished(output) + std::uniform_int_distribution<size_t>(1, 8)(generator);
     return comes_true([&] { return finished(output) >= wanted; });
   };
   // One that has just started: it has not finished its cell yet.
   const auto kill_a_worker = [&] {
     const std::vector<pid_t> before = workers();
-    const auto fresh = [&](pid_t pid) { return std::count(before.begin(), before.end(), pid) == 0; };
+    const auto fresh = [&](pid_t pid) {
+      return std::count(before.begin(), before.end(), pid) == 0;
+    };
     return comes_true([&] {
       const std::vector<pid_t> now = workers();
       const auto found = std::find_if(now.begin(), now.end(), fresh);
@@ -157,7 +158,8 @@ TEST_F(Slurm, ASweepWithKillsEndsWithTheTablesOfAnUndisturbedOne) {
     ::kill(worker, SIGKILL);
   }
   ASSERT_EQ(ending_text(cluster("restart-node").status), "");
-  std::set<std::string> waiting;  // a job is let go two seconds after it was put back: Slurm asks that
+  std::set<std::string>
+      waiting;  // a job is let go two seconds after it was put back: Slurm asks that
   while (program.running()) {
     for (const std::string& job : waiting)
       run_captured({"scontrol", "update", "jobid=" + job, "StartTime=now"});
@@ -180,9 +182,9 @@ TEST_F(Slurm, ASweepWithKillsEndsWithTheTablesOfAnUndisturbedOne) {
 // same command then has nothing left to do but look.
 TEST_F(Slurm, CtrlCLeavesTheJobsAndTheSameCommandComesBack) {
   const fs::path output = folder_ / "it's 100 % $(touch no) \"mine\"";
-  const std::vector<std::string> run = command(
-      output, {"--workers", "1", "--set", "quant.bits=3", "--set", "quant.group_size=8",
-               "--set", "executor.extra=[\"--comment=a 'b' $(touch no)\"]"});
+  const std::vector<std::string> run =
+      command(output, {"--workers", "1", "--set", "quant.bits=3", "--set", "quant.group_size=8",
+                       "--set", "executor.extra=[\"--comment=a 'b' $(touch no)\"]"});
   {
     SpawnedProgram program(run, log());
     ASSERT_TRUE(comes_true([&] { return finished(output) >= 1; })) << printed();
@@ -230,9 +232,11 @@ TEST_F(Slurm, TriesAreBoundedAndRefusalsAreShown) {
       "model: {synthetic: {architecture: llama, hidden_size: 32, intermediate_size: 64, heads: 2, "
       "layers: 1, vocab_size: 100}, dtype: float32}\n"
       "calibration: {dataset: random, samples: 2, seqlen: 16, heldout: 1}\n"
-      "method: {command: \"sh " + script.string() + "\"}\n"
-      "quant: {group_size: 8}\n"
-      "sweep: {method.name: [external, rtn]}\n");
+      "method: {command: \"sh " +
+          script.string() +
+          "\"}\n"
+          "quant: {group_size: 8}\n"
+          "sweep: {method.name: [external, rtn]}\n");
   const fs::path output = folder_ / "crash";
   EXPECT_EQ(run_spawned(command(output), log()), kExitFailed) << printed();
   const std::vector<Record> records = load_records(output).records;
@@ -242,9 +246,9 @@ TEST_F(Slurm, TriesAreBoundedAndRefusalsAreShown) {
               AllOf(HasSubstr("the last of 3 tries"), HasSubstr("FAILED, exit code 0:11"),
                     HasSubstr("about to crash")));
   EXPECT_EQ(records[1].status, CellStatus::kOk) << records[1].reason;
-  EXPECT_EQ(run_spawned(command(folder_ / "refused", {"--set", "executor.partition=nosuch"}),
-                        log()),
-            kExitBadInput);
+  EXPECT_EQ(
+      run_spawned(command(folder_ / "refused", {"--set", "executor.partition=nosuch"}), log()),
+      kExitBadInput);
   EXPECT_THAT(printed(), AllOf(HasSubstr("[sbatch] expected a job's id, got exit status 1"),
                                HasSubstr("invalid partition specified: nosuch")));
 }

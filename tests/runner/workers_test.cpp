@@ -170,9 +170,11 @@ TEST_F(Workers, ACrashIsTheFailureOfOneCell) {
       "model: {synthetic: {architecture: llama, hidden_size: 32, intermediate_size: 64, heads: 2, "
       "layers: 1, vocab_size: 100}, dtype: float32}\n"
       "calibration: {dataset: random, samples: 2, seqlen: 16, heldout: 1}\n"
-      "method: {command: \"sh " + script.string() + "\"}\n"
-      "quant: {group_size: 8}\n"
-      "sweep: {method.name: [external, none, rtn, gptq]}\n");
+      "method: {command: \"sh " +
+          script.string() +
+          "\"}\n"
+          "quant: {group_size: 8}\n"
+          "sweep: {method.name: [external, none, rtn, gptq]}\n");
   const std::vector<std::pair<std::string, std::string>> signals = {
       {"SEGV", "signal 11 (Segmentation fault). The end of what it printed: about to crash"},
       {"KILL", "signal 9 (Killed). The system kills so where memory runs out"}};
