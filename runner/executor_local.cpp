@@ -189,6 +189,7 @@ class Pool {
 
   void finish(CellOutcome outcome) {
     outcome_.count(outcome);
+    put_back_ = 0;
     ++finished_;
     progress_.advance();
   }

@@ -13,6 +13,7 @@
 #include "common/atomic_file.h"
 #include "runner/cli.h"
 #include "runner/record.h"
+#include "runner/slurm_run.h"
 #include "tests/runner/run_program.h"
 #include "tests/runner/same_numbers.h"
 #include "tests/runner/spawned_program.h"
@@ -213,6 +214,42 @@ TEST_F(Workers, AnInterruptStopsAllAndKeepsTheirState) {
   ASSERT_EQ(run_spawned(run, log()), kExitOk) << printed();
   EXPECT_EQ(count_of(printed(), "kept from an earlier run"), finished);
   expect_same(output, whole);
+}
+
+// Slurm may start a task a second time while the first still runs.
+TEST_F(Workers, ATaskThatRunsTwiceAtOnceDoesItsCellsOnce) {
+  Job job;
+  job.plan = make_plan(
+      parse_experiments("name: twins\n"
+                        "model: {synthetic: {architecture: llama, hidden_size: 32, "
+                        "intermediate_size: 64, heads: 2, layers: 1, vocab_size: 100}, dtype: "
+                        "float32}\n"
+                        "method: {name: rtn}\n"
+                        "quant: {group_size: 8}\n"
+                        "sweep: {quant.bits: [2, 3, 4, 8]}\n",
+                        "twins.yaml")
+          .at(0),
+      {.methods = {"rtn"}, .evaluators = {}});
+  job.output = folder_ / "twins";
+  const SlurmRun run = SlurmRun::of(job);
+  EXPECT_FALSE(run.exists());
+  run.create(job);
+  run.save({.submissions = {{"1", "2", {{0, 1, 2, 3}}}}, .trials = {{}, {}, {}, {}}});
+  EXPECT_TRUE(run.exists());
+  const std::vector<std::string> task = {
+      "worker", "--run", run.folder().string(), "--submission", "0", "--task", "0"};
+  {
+    SpawnedProgram first(task, log("0")), second(task, log("1"));
+    EXPECT_EQ(first.wait(), kExitOk) << printed("0");
+    EXPECT_EQ(second.wait(), kExitOk) << printed("1");
+  }
+  const std::string both = printed("0") + printed("1");
+  EXPECT_EQ(count_of(both, "/4] rtn") - count_of(both, "kept from an earlier run"), 4u) << both;
+  for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(run.outcome(i).has_value()) << i;
+  EXPECT_EQ(load_records(job.output).records.size(), 4u);
+  EXPECT_EQ(run_spawned({"worker", "--run", run.folder().string(), "--task", "1"}, log()),
+            kExitBadInput);
+  EXPECT_THAT(printed(), HasSubstr("expected task 1, got 1 of them"));
 }
 
 TEST_F(Workers, WhatCannotBeIsSaid) {
