@@ -23,7 +23,7 @@ def torch_logits(model):
 
     def logits(ids):
         with torch.no_grad():
-            return torch.cat([model(input_ids=row[None]).logits for row in torch.as_tensor(ids)]).float()
+            return model(input_ids=torch.as_tensor(ids)).logits.float()
 
     return logits
 
@@ -89,21 +89,17 @@ def onnxruntime(folder):
             options = parse_extra_options(*where, ["accuracy_level=1", "nodes_to_exclude=/lm_head/MatMul,/model/embed_tokens/Gather"])
             create_model(*where, **options)
         session = runtime.InferenceSession(os.path.join(made, "model.onnx"), providers=["CPUExecutionProvider"])
-    # No keys and values yet: [1, heads, 0, head size].
-    empty = {}
+    # No keys and values yet: [windows, heads, 0, head size].
+    kept = [entry.name for entry in session.get_inputs() if entry.name.startswith("past_key_values.")]
     with open(os.path.join(folder, "config.json")) as file:
         config = json.load(file)
-    shape = (1, config["num_key_value_heads"], 0, config["head_dim"])
-    for entry in session.get_inputs():
-        if entry.name.startswith("past_key_values."):
-            empty[entry.name] = numpy.zeros(shape, numpy.float32)
+    shape = (config["num_key_value_heads"], 0, config["head_dim"])
 
     def logits(ids):
-        parts = []
-        for row in ids:
-            row = numpy.asarray(row, numpy.int64)[None]
-            parts.append(session.run(["logits"], {"input_ids": row, "attention_mask": numpy.ones_like(row), **empty})[0])
-        return torch.from_numpy(numpy.concatenate(parts))
+        ids = numpy.asarray(ids, numpy.int64)
+        feed = {"input_ids": ids, "attention_mask": numpy.ones_like(ids)}
+        feed.update({name: numpy.zeros((len(ids), *shape), numpy.float32) for name in kept})
+        return torch.from_numpy(session.run(["logits"], feed)[0])
 
     return logits
 

@@ -94,7 +94,10 @@ TEST_P(OurFolders, AnswerAlikeInTheLoadersOfOthers) {
   std::vector<int32_t> ids = open_tokenizer(packed)->encode_with_special(read_file(text));
   ASSERT_GE(ids.size(), static_cast<size_t>(kWindows * kTokens));
   ids.resize(static_cast<size_t>(kWindows * kTokens));
-  const TokenWindows windows = {.count = kWindows, .seqlen = kTokens, .ids = ids};
+  TokenWindows windows;
+  windows.count = kWindows;
+  windows.seqlen = kTokens;
+  windows.ids = ids;
   std::vector<double> losses;
   at::Tensor logits;
   const at::Tensor rows =
@@ -128,9 +131,11 @@ TEST_P(OurFolders, AnswerAlikeInTheLoadersOfOthers) {
 // Codes and order are what formats differ in: rtn makes them in seconds, gptq where the order is
 // its own.
 const OurFolder kOurFolders[] = {
-    {"FourBitsSymmetric", {}, {"gptqmodel", "transformers", "auto_round", "onnxruntime"}},
+    {"FourBitsSymmetric",
+     {"--dtype", "float32"},
+     {"gptqmodel", "transformers", "auto_round", "onnxruntime"}},
     {"FourBitsActOrder",
-     {"--no-static-groups", "--no-true-sequential"},
+     {"--dtype", "float32", "--no-static-groups", "--no-true-sequential"},
      {"gptqmodel", "transformers", "onnxruntime"}},
     {"FourBitsAsymmetric",
      {"--no-symmetric", "--set", "method.name=rtn"},
