@@ -145,7 +145,7 @@ const OurFolder kOurFolders[] = {
      {"gptqmodel", "auto_round", "onnxruntime"}},
     {"ThreeBits", {"--bits", "3", "--set", "method.name=rtn"}, {"gptqmodel", "auto_round"}},
     {"LayersOfTheirOwn",
-     {"--set", "method.name=rtn", "--set",
+     {"--shard-size", "0.05", "--set", "method.name=rtn", "--set",
       "overrides=[{match: \"*.v_proj\", quant.bits: 8, quant.group_size: 32}, "
       "{match: \"model.layers.1.*o_proj\", skip: true}]"},
      {"gptqmodel", "auto_round"}},
