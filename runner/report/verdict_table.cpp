@@ -32,7 +32,7 @@ Section verdict_section(const std::vector<Verdict>& verdicts, const RecordPointe
   table.add_column("expected", true);
   table.add_column("measured", true);
   table.add_column("deviation", true);
-  table.add_column({"verdict", false, true});
+  table.add_column(ReportTable::Column{"verdict", false, true});
   table.add_column("source");
   for (const Verdict& verdict : verdicts) {
     const auto row = std::find_if(rows.begin(), rows.end(), [&](const Record* each) {
