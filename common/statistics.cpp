@@ -51,6 +51,31 @@ double upper_tail(double t, double degrees) {
   return 0.5 * incomplete_beta(degrees / (degrees + t * t), degrees / 2, 0.5);
 }
 
+// Pairs up to which the distribution of U is counted out.
+constexpr int64_t kExactPairs = 2500;
+
+// Arrangements of a + b samples by their rank sum U = 0 .. a b, by Mann and Whitney's recurrence on
+// the largest sample: it is one of the a, and stands above all b, or it is one of the b.
+std::vector<double> rank_sum_counts(int64_t a, int64_t b) {
+  // counts[j][u]: of i samples beside j.
+  std::vector<std::vector<double>> counts(static_cast<size_t>(b + 1), std::vector<double>{1});
+  for (int64_t i = 1; i <= a; ++i) {
+    for (int64_t j = 1; j <= b; ++j) {
+      std::vector<double> sums(static_cast<size_t>(i * j + 1), 0);
+      const auto& smaller = counts[static_cast<size_t>(j)];    // i - 1 beside j
+      const auto& fewer = counts[static_cast<size_t>(j - 1)];  // i beside j - 1
+      for (size_t u = 0; u < smaller.size(); ++u) sums[u + static_cast<size_t>(j)] += smaller[u];
+      for (size_t u = 0; u < fewer.size(); ++u) sums[u] += fewer[u];
+      counts[static_cast<size_t>(j)] = std::move(sums);
+    }
+  }
+  return counts[static_cast<size_t>(b)];
+}
+
+// The standard normal value below which lies `probability`, as that of Student's t with so many
+// degrees that they differ by 1e-3.
+double normal_quantile(double probability) { return student_t_quantile(probability, 1e4); }
+
 }  // namespace
 
 MeanEstimate estimate_mean(const std::vector<double>& samples) {
@@ -124,6 +149,49 @@ std::optional<PairedDifference> paired_difference(const std::vector<double>& a,
     result.half_width =
         student_t_quantile(0.5 + kConfidence / 2, static_cast<double>(estimate.count - 1)) *
         *estimate.standard_error;
+  return result;
+}
+
+int64_t rank_sum_critical(int64_t a, int64_t b, double tail) {
+  const auto pairs = static_cast<double>(a * b);
+  if (a * b > kExactPairs) {
+    const double deviation = std::sqrt(pairs * static_cast<double>(a + b + 1) / 12);
+    return std::max<int64_t>(
+        -1, static_cast<int64_t>(std::floor(pairs / 2 - 0.5 + normal_quantile(tail) * deviation)));
+  }
+  const std::vector<double> counts = rank_sum_counts(a, b);
+  double all = 0;
+  for (double count : counts) all += count;
+  double below = 0;
+  for (size_t u = 0; u < counts.size(); ++u) {
+    below += counts[u];
+    if (below > tail * all) return static_cast<int64_t>(u) - 1;
+  }
+  return static_cast<int64_t>(counts.size()) - 1;
+}
+
+RatioEstimate estimate_ratio(const std::vector<double>& before, const std::vector<double>& after,
+                             double confidence) {
+  std::vector<double> ratios;
+  for (double was : before)
+    for (double is : after) {
+      if (!(was > 0 && is > 0) || !std::isfinite(was) || !std::isfinite(is))
+        throw Error("estimate_ratio", "expected positive samples, got " + std::to_string(was) +
+                                          " and " + std::to_string(is));
+      ratios.push_back(is / was);
+    }
+  if (ratios.empty()) throw Error("estimate_ratio", "expected samples on both sides, got none");
+  std::sort(ratios.begin(), ratios.end());
+  RatioEstimate result;
+  const size_t half = ratios.size() / 2;
+  // Of two in the middle the geometric mean, so that exchanging the sides gives the inverse.
+  result.ratio = ratios.size() % 2 == 1 ? ratios[half] : std::sqrt(ratios[half - 1] * ratios[half]);
+  const int64_t critical =
+      rank_sum_critical(static_cast<int64_t>(before.size()), static_cast<int64_t>(after.size()),
+                        (1 - confidence) / 2);
+  if (critical < 0) return result;
+  result.low = ratios[static_cast<size_t>(critical)];
+  result.high = ratios[ratios.size() - 1 - static_cast<size_t>(critical)];
   return result;
 }
 

@@ -38,14 +38,16 @@ constexpr int64_t kWidened = int64_t{1} << 28;
 constexpr int64_t kWaitingInputs = int64_t{1} << 27;
 // Workspaces of cuBLAS and cuSOLVER: 30 to 92 MB were measured on an H200.
 constexpr int64_t kGpuWorkspaces = int64_t{128} << 20;
-// Logits of an evaluation, as head_rows() allows them.
+// Logits of a window of an evaluation and what is made of them, in f32, up to what head_rows()
+// allows.
+constexpr int64_t kLogitCopies = 4;
 constexpr int64_t kLogitsOnGpu = int64_t{1} << 31;
 constexpr int64_t kLogitsOnCpu = int64_t{1} << 28;
 // On the CPU, of 16 parts one more: what a heap of large pieces leaves unused.
 constexpr int64_t kHeapParts = 16;
 // And while layers are solved, of pieces below 32 MiB, which it does not give back: 40 to 120 MB
-// were measured.
-constexpr int64_t kHeapPieces = int64_t{96} << 20;
+// were measured, the more the larger the model, which the share above grows with.
+constexpr int64_t kHeapPieces = int64_t{80} << 20;
 // Host memory that CUDA and its libraries take once they are used: 0.9 GiB on an H200.
 constexpr int64_t kGpuLibraries = int64_t{1} << 30;
 // Code, and scale and zero of a group.
@@ -300,10 +302,10 @@ class Planner {
             {"logits", logits_bytes()}};
   }
 
+  // Of one window at a time, however many there are.
   int64_t logits_bytes() const {
     const int64_t most = task_.on_gpu ? kLogitsOnGpu : kLogitsOnCpu;
-    if (task_.evaluation_tokens == 0) return most;  // not known
-    return std::min(most, task_.evaluation_tokens * model_.vocabulary * 4);
+    return std::min(most, kLogitCopies * task_.seqlen * model_.vocabulary * 4);
   }
 
   const ModelSizes& model_;

@@ -11,7 +11,9 @@
 #include "common/text.h"
 #include "datasets/overlap.h"
 #include "methods/quantize_model.h"
+#include "runner/block_timer.h"
 #include "runner/cell_memory.h"
+#include "runner/disk_plan.h"
 #include "runner/external_program.h"
 #include "runner/hessian_dump.h"
 #include "runner/model_checks.h"
@@ -104,38 +106,6 @@ double dtype_bits(at::ScalarType dtype) {
   return 8.0 * static_cast<double>(c10::elementSize(dtype));
 }
 
-QuantizeReport quantize(const Cell& cell, PreparedCell& prepared, ResumeStore* store,
-                        HessianSink* hessians, const MemoryPlan& memory, const RunOptions& options,
-                        PhaseClock& clock) {
-  QuantizeOptions quantize_options;
-  quantize_options.method = cell.method();
-  quantize_options.compat = cell.compat();
-  quantize_options.settings = [&cell](const std::string& layer) {
-    LayerChoice chosen = cell.settings_for(layer);
-    return LayerSettings{chosen.skip, std::move(chosen.method), chosen.quant,
-                         std::move(chosen.rule)};
-  };
-  quantize_options.head = cell.head();
-  quantize_options.embedding = cell.embedding();
-  quantize_options.resume = store;
-  quantize_options.hessians = hessians;
-  std::optional<ExternalProgram> external;
-  if (!cell.method().command.empty())
-    quantize_options.external =
-        &external.emplace(cell.method().command, options.output / "work" / cell.id() / "external");
-  quantize_options.activations_on_host = memory.activations_on_host;
-  quantize_options.clock = &clock;
-  quantize_options.progress = options.progress;
-  at::Tensor calibration, heldout;
-  if (prepared.calibration) {
-    calibration = to_ids(prepared.calibration->calibration);
-    heldout = to_ids(prepared.calibration->heldout);
-    quantize_options.sequences_per_chunk =
-        calibration_sequences_per_pass(cell, prepared.model->device());
-  }
-  return quantize_model(*prepared.model, calibration, heldout, quantize_options);
-}
-
 // The packed checkpoint of a cell, from before its first block to the folder with its name.
 struct CellSave {
   CellSave(const SaveSettings& settings, const Cell& of, PreparedCell& prepared, ResumeStore* kept,
@@ -226,6 +196,7 @@ PreparedCell prepare_cell(const Cell& cell, InputCache& cache, const RunOptions&
   inputs.model_fingerprint = prepared.model->fingerprint();
   inputs.architecture = prepared.model->architecture();
   inputs.external_fingerprint = command_fingerprint(cell.method().command);
+  if (options.verify && !cell.model().synthetic.asked()) inputs.files = cache.model_files(folder);
   if (InputCache::needs_tokenizer(cell)) {
     const Tokenizer& tokenizer = cache.tokenizer(folder);
     check_vocabulary(tokenizer, *prepared.model, folder);
@@ -274,6 +245,57 @@ MemoryPlan memory_of(const Cell& cell, const PreparedCell& prepared, const RunOp
   return plan_memory(prepared.model->sizes(), task, options.limits);
 }
 
+QuantizeReport quantize_cell(const Cell& cell, PreparedCell& prepared, ResumeStore* store,
+                             HessianSink* hessians, const MemoryPlan& memory,
+                             const RunOptions& options, PhaseClock& clock) {
+  QuantizeOptions quantize_options;
+  quantize_options.method = cell.method();
+  quantize_options.compat = cell.compat();
+  quantize_options.settings = [&cell](const std::string& layer) {
+    LayerChoice chosen = cell.settings_for(layer);
+    return LayerSettings{chosen.skip, std::move(chosen.method), chosen.quant,
+                         std::move(chosen.rule)};
+  };
+  quantize_options.head = cell.head();
+  quantize_options.embedding = cell.embedding();
+  quantize_options.resume = store;
+  quantize_options.hessians = hessians;
+  std::optional<ExternalProgram> external;
+  if (!cell.method().command.empty())
+    quantize_options.external =
+        &external.emplace(cell.method().command, options.output / "work" / cell.id() / "external");
+  quantize_options.activations_on_host = memory.activations_on_host;
+  quantize_options.clock = &clock;
+  quantize_options.progress = options.progress;
+  at::Tensor calibration, heldout;
+  if (prepared.calibration) {
+    calibration = to_ids(prepared.calibration->calibration);
+    heldout = to_ids(prepared.calibration->heldout);
+    quantize_options.sequences_per_chunk =
+        calibration_sequences_per_pass(cell, prepared.model->device());
+  }
+  return quantize_model(*prepared.model, calibration, heldout, quantize_options);
+}
+
+std::vector<Metric> evaluate_cell(const Cell& cell, CausalLm& model,
+                                  const std::vector<std::vector<EvaluationInput>>& inputs,
+                                  DenseReference* dense, int64_t shared_bytes, Progress* progress) {
+  std::vector<Metric> all;
+  HiddenStateCache states(shared_bytes);
+  for (size_t i = 0; i < cell.evaluators().size(); ++i) {
+    const EvaluatorSpec& spec = cell.evaluators()[i];
+    const std::vector<Metric> metrics = evaluators().at(spec.name).make()->evaluate(
+        model, inputs[i],
+        {.batch = spec.batch,
+         .loss_in_model_dtype = cell.compat().reference_loss_dtype,
+         .states = cell.evaluators().size() > 1 ? &states : nullptr,
+         .dense = dense,
+         .progress = progress});
+    all.insert(all.end(), metrics.begin(), metrics.end());
+  }
+  return all;
+}
+
 void run_cell(const Cell& cell, PreparedCell& prepared, const MemoryPlan& memory,
               const RunOptions& options, PhaseClock& clock, Record& record) {
   c10::InferenceMode inference;
@@ -305,8 +327,13 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const MemoryPlan& memory
     ResumeStore* kept = options.resume || on_disk ? &store : nullptr;
     std::optional<CellSave> save;
     if (options.save) save.emplace(*options.save, cell, prepared, kept, options);
-    report = quantize(cell, prepared, save ? &save->store : kept,
-                      options.dump_hessians ? &hessians : nullptr, memory, options, clock);
+    BlockTimer timer(options.progress ? *options.progress : silent_progress(), model.device(),
+                     /*stop=*/false);
+    RunOptions timed = options;
+    timed.progress = &timer;
+    report = quantize_cell(cell, prepared, save ? &save->store : kept,
+                           options.dump_hessians ? &hessians : nullptr, memory, timed, clock);
+    const std::optional<double> planned = timer.planned();
     if (save) {
       clock.enter("write");
       saved = save->writer.path();
@@ -322,6 +349,15 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const MemoryPlan& memory
     record.metrics.push_back(reading("seconds.quantize", report.seconds_total, "s"));
     record.metrics.push_back(
         reading("seconds.quantize_published_scope", report.seconds_published_scope(), "s"));
+    // By its second block, as `plan --measure` plans it.
+    if (planned && report.resumed_blocks == 0 && !cell.head())
+      record.metrics.push_back(reading("seconds.quantize_planned", *planned, "s"));
+    const DiskPlan disk = plan_disk(cell, model.sizes(), linear_names(model),
+                                    {.resume = kept != nullptr,
+                                     .save = options.save.has_value(),
+                                     .hessians = options.dump_hessians});
+    record.peak_bytes["disk_planned"] = disk.resume + disk.checkpoint;
+    record.peak_bytes["disk_peak"] = store.bytes() + (save ? save->writer.bytes() : 0);
     if (report.untied_head) {
       const ModelExtras ends = model.extras();
       record.notes.push_back(ends.head + " shared its weights with " + ends.embedding +
@@ -337,27 +373,19 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const MemoryPlan& memory
   note_layers(record.layers, record.notes);
 
   clock.enter("evaluation");
-  const size_t evaluated = sampled_rows ? 0 : cell.evaluators().size();
   // What evaluators share is a convenience: it takes what the plan leaves.
   int64_t shared_bytes = InputCache::kStatesBytes;
   if (options.limits.host)
     shared_bytes = std::clamp<int64_t>(*options.limits.host - memory.host_bytes(), 0, shared_bytes);
-  HiddenStateCache states(shared_bytes);
-  for (size_t i = 0; i < evaluated; ++i) {
-    const EvaluatorSpec& spec = cell.evaluators()[i];
-    const std::vector<Metric> metrics = evaluators().at(spec.name).make()->evaluate(
-        model, prepared.evaluations[i],
-        {.batch = spec.batch,
-         .loss_in_model_dtype = cell.compat().reference_loss_dtype,
-         .states = cell.evaluators().size() > 1 ? &states : nullptr,
-         .dense = prepared.dense,
-         .progress = options.progress});
+  if (!sampled_rows) {
+    const std::vector<Metric> metrics = evaluate_cell(
+        cell, model, prepared.evaluations, prepared.dense, shared_bytes, options.progress);
     record.metrics.insert(record.metrics.end(), metrics.begin(), metrics.end());
   }
   if (prepared.dense) prepared.dense->close();
   if (const std::string names = kernel_names(model); !names.empty())
     record.policies["packed_products"] = names;
-  if (!saved.empty() && evaluated > 0) evaluate_saved(saved, cell, prepared, options, record);
+  if (!saved.empty() && !sampled_rows) evaluate_saved(saved, cell, prepared, options, record);
   record.peak_bytes["host_peak"] = peak_resident_bytes();
   if (allocator) {
     const auto stats = allocator->getDeviceStats(model.device().index());

@@ -7,6 +7,8 @@
 
 #include "eval/evaluator.h"
 #include "methods/clock.h"
+#include "methods/quantize_report.h"
+#include "methods/resume_store.h"
 #include "models/causal_lm.h"
 #include "runner/input_cache.h"
 #include "runner/record.h"
@@ -38,6 +40,18 @@ PreparedCell prepare_cell(const Cell& cell, InputCache& cache, const RunOptions&
 // The memory that a prepared cell takes within options.limits, all its windows counted. Throws
 // Error as plan_memory(): it does not fit.
 MemoryPlan memory_of(const Cell& cell, const PreparedCell& prepared, const RunOptions& options);
+
+// Quantizes a prepared cell within `memory`, as quantize_model() does. `store` and `hessians` may
+// be null: nothing is kept.
+QuantizeReport quantize_cell(const Cell& cell, PreparedCell& prepared, ResumeStore* store,
+                             HessianSink* hessians, const MemoryPlan& memory,
+                             const RunOptions& options, PhaseClock& clock);
+
+// What the evaluators of a cell measure on `inputs`, a list for each of them. They share up to
+// `shared_bytes` of hidden states. `progress` may be null.
+std::vector<Metric> evaluate_cell(const Cell& cell, CausalLm& model,
+                                  const std::vector<std::vector<EvaluationInput>>& inputs,
+                                  DenseReference* dense, int64_t shared_bytes, Progress* progress);
 
 // Quantizes and evaluates within `memory`; fills metrics, layers, seconds, peaks and policies of
 // `record`. `clock` runs since the cell began: its phases become those of the record and add up to

@@ -46,6 +46,17 @@ void add_run_options(CLI::App& command, RunCommandOptions& options) {
                      "of its name in it "
                      "(default: results/<experiment name>)");
   command.add_flag("--fresh", options.fresh, "run finished cells again and forget kept blocks");
+  command.add_flag("--verify", options.verify,
+                   "hash the model's files whole, for the record and for what is kept");
+}
+
+void add_rerun_options(CLI::App& command, RunCommandOptions& options) {
+  options.device.clear();
+  command.add_option("--device", options.device, "cpu, cuda or cuda:N (default: the record's)");
+  command.add_option("--output", options.output,
+                     "folder for the new record and tables (default: results/rerun-<cell id>)");
+  command.add_flag("--verify", options.verify,
+                   "hold the model's files against the record's full hashes (of run --verify)");
 }
 
 // Lists take several values after one comma-separated option.
@@ -132,6 +143,31 @@ void add_quantize_options(CLI::App& command, QuantizeCommandOptions& options) {
   command.add_flag("--fresh", options.run.fresh, "quantize again what is finished");
 }
 
+void add_compare_options(CLI::App& command, CompareCommandOptions& options) {
+  CompareOptions& compare = options.compare;
+  command
+      .add_option("folders", options.folders,
+                  "OLD NEW: output folders, or folders of such folders; with --new all are OLD. "
+                  "Cells that occur several times are repeated runs: five a side give times a "
+                  "verdict")
+      ->required();
+  command.add_option("--new", options.newer, "NEW...: where there are several of either");
+  command.add_option("--junit", options.junit, "also write the verdicts as JUnit XML to this file");
+  command.add_flag("--all", options.all, "list what is the same, too");
+  const auto number = [&](const char* name, double& target, const char* help, double most) {
+    command.add_option(name, target, help)->capture_default_str()->check(CLI::Range(0.0, most));
+  };
+  number("--relative", compare.relative_tolerance,
+         "share of its old value by which a metric may worsen (times apart)", 1e9);
+  number("--absolute", compare.absolute_tolerance,
+         "or this much, in its own unit: the larger of both is allowed", 1e300);
+  number("--time", compare.time_threshold,
+         "share by which a time may grow; a verdict needs its interval beyond or within it", 1e9);
+  number("--confidence", compare.confidence, "of the interval of a time's factor", 0.999999);
+  number("--smallest-seconds", compare.smallest_seconds, "seconds that differ by less are the same",
+         1e300);
+}
+
 }  // namespace
 
 int command_line(const std::vector<std::string>& args, std::ostream& out, std::ostream& err) {
@@ -146,8 +182,7 @@ int command_line(const std::vector<std::string>& args, std::ostream& out, std::o
   int code = kExitOk;
   RunCommandOptions run_options;
   run_options.argv = args;
-  FileOptions plan_options;
-  std::string record, old_folder, new_folder, junit, folder, format, kind;
+  std::string record, folder, format, kind;
 
   CLI::App* run =
       app.add_subcommand("run", "run experiments: quantize, evaluate, write records and tables");
@@ -210,16 +245,27 @@ int command_line(const std::vector<std::string>& args, std::ostream& out, std::o
   convert->callback(
       [&] { code = convert_command(checkpoint, checkpoint_format, format, target, out); });
 
-  CLI::App* plan =
-      app.add_subcommand("plan", "show the cells of experiments and what is missing; runs nothing");
-  add_file_options(*plan, plan_options);
-  plan->callback([&] { code = plan_command(plan_options, out); });
+  CLI::App* plan = app.add_subcommand(
+      "plan", "show the cells of experiments, what they take and what is missing; writes nothing");
+  PlanCommandOptions plan_options;
+  add_file_options(*plan, plan_options.files);
+  plan->add_option("--device", plan_options.device, "cpu, cuda or cuda:N, for times")
+      ->capture_default_str();
+  plan->add_flag("--measure", plan_options.measure,
+                 "quantize two blocks of each cell and evaluate a few windows, to estimate times");
+  plan->add_option("--records", plan_options.records,
+                   "output folder, or one of such folders, whose records tell times, beside "
+                   "results/<experiment name>; repeatable")
+      ->allow_extra_args(false);
+  plan->callback([&] { code = plan_command(plan_options, out, err); });
 
-  CLI::App* rerun =
-      app.add_subcommand("rerun", "run the cell of a record again, from the record alone");
+  RunCommandOptions rerun_options;
+  rerun_options.argv = args;
+  CLI::App* rerun = app.add_subcommand(
+      "rerun", "run the cell of a record again, from the record alone; exit 1 if results differ");
   rerun->add_option("record", record, "a file of <output>/records")->required();
-  add_run_options(*rerun, run_options);
-  rerun->callback([&] { code = rerun_command(record, run_options, out, err); });
+  add_rerun_options(*rerun, rerun_options);
+  rerun->callback([&] { code = rerun_command(record, rerun_options, out, err); });
 
   CLI::App* report = app.add_subcommand(
       "report", "rebuild all tables of an output folder from its records, print one");
@@ -229,10 +275,9 @@ int command_line(const std::vector<std::string>& args, std::ostream& out, std::o
 
   CLI::App* compare =
       app.add_subcommand("compare", "hold new results against old ones; exit 1 if one got worse");
-  compare->add_option("old", old_folder, "output folder of the baseline")->required();
-  compare->add_option("new", new_folder, "output folder to judge")->required();
-  compare->add_option("--junit", junit, "also write the verdicts as JUnit XML to this file");
-  compare->callback([&] { code = compare_command(old_folder, new_folder, junit, out, err); });
+  CompareCommandOptions compare_options;
+  add_compare_options(*compare, compare_options);
+  compare->callback([&] { code = compare_command(compare_options, out); });
 
   CLI::App* worker = app.add_subcommand("worker")->group("");  // hidden: see cli_worker.cpp
   WorkerCommandOptions worker_options;

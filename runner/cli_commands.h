@@ -2,6 +2,7 @@
 // print results to `out` and progress to `err`, and throw Error for bad input.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "eval/kernel_bench.h"
 #include "runner/plan.h"
+#include "runner/report/compare.h"
 
 namespace gptqb {
 
@@ -25,6 +27,7 @@ struct RunCommandOptions {
   std::string device = "cpu";
   std::string output;
   bool fresh = false;
+  bool verify = false;
   // Empty: what the experiment file says.
   std::string executor;
   std::optional<int64_t> workers;
@@ -76,6 +79,38 @@ struct WorkerCommandOptions {
   int64_t task = 0;
 };
 
+struct InspectOptions {
+  std::string folder;
+  std::string checkpoint_format = "auto";
+  std::string device = "cpu";
+  bool measure = false;  // puts the tensors there
+};
+
+struct PlanCommandOptions {
+  FileOptions files;
+  std::string device = "cpu";  // what estimates are for
+  bool measure = false;        // time a block of each cell
+  // Output folders whose records say how long cells take, beside results/<experiment name>.
+  std::vector<std::string> records;
+};
+
+// Each folder is an output folder, or holds such folders at any depth; cells that occur in several
+// are repeated runs.
+struct CompareCommandOptions {
+  std::vector<std::string> folders;  // OLD and NEW; all are OLD where `newer` is given
+  std::vector<std::string> newer;
+  std::string junit;  // file; empty: none
+  bool all = false;   // also list what is the same
+  CompareOptions compare;
+};
+
+// All plans of the files. Two experiments of one name would write into one folder as one, so that
+// is refused.
+std::vector<Plan> plans_of(const FileOptions& options);
+
+// $GPTQ_BENCH_DATA; empty if it is not set.
+std::filesystem::path data_root();
+
 int run_command(const RunCommandOptions& options, std::ostream& out, std::ostream& err);
 int quantize_command(const QuantizeCommandOptions& options, std::ostream& out, std::ostream& err);
 int bench_command(const BenchCommandOptions& options, std::ostream& out, std::ostream& err);
@@ -88,13 +123,13 @@ int validate_command(const std::string& folder, const std::string& checkpoint_fo
 int convert_command(const std::string& folder, const std::string& checkpoint_format,
                     const std::string& format, const std::string& target, std::ostream& out);
 int worker_command(const WorkerCommandOptions& options, std::ostream& err);
-int plan_command(const FileOptions& options, std::ostream& out);
+int plan_command(const PlanCommandOptions& options, std::ostream& out, std::ostream& err);
+// An empty `device` is the record's.
 int rerun_command(const std::string& record, const RunCommandOptions& options, std::ostream& out,
                   std::ostream& err);
 int report_command(const std::string& folder, const std::string& format, std::ostream& out,
                    std::ostream& err);
-int compare_command(const std::string& old_folder, const std::string& new_folder,
-                    const std::string& junit, std::ostream& out, std::ostream& err);
+int compare_command(const CompareCommandOptions& options, std::ostream& out);
 int list_command(const std::string& kind, std::ostream& out);
 int schema_command(std::ostream& out);
 int doctor_command(std::ostream& out);

@@ -1,4 +1,4 @@
-// Commands that only read: report, compare, list, schema, doctor.
+// Commands that only read: report, list, schema, doctor.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -18,7 +18,6 @@
 #include "runner/cli_commands.h"
 #include "runner/doctor.h"
 #include "runner/output_lock.h"
-#include "runner/report/compare.h"
 #include "runner/report/report.h"
 #include "runner/schema.h"
 
@@ -90,15 +89,6 @@ int report_command(const std::string& folder, const std::string& format, std::os
   write_reports(folder, data);
   out << entry.make.render(data);
   return damaged ? kExitFailed : kExitOk;
-}
-
-int compare_command(const std::string& old_folder, const std::string& new_folder,
-                    const std::string& junit, std::ostream& out, std::ostream& err) {
-  const Comparison comparison =
-      compare_records(records_of(old_folder, err).records, records_of(new_folder, err).records);
-  out << comparison_text(comparison);
-  if (!junit.empty()) write_file_atomically(junit, junit_xml(comparison));
-  return comparison.tripped() ? kExitFailed : kExitOk;
 }
 
 int list_command(const std::string& kind, std::ostream& out) {

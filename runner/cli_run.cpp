@@ -1,13 +1,11 @@
-// run, plan and rerun.
+// run, and what its relatives share.
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <set>
 
-#include "common/atomic_file.h"
 #include "common/error.h"
 #include "eval/evaluator.h"
 #include "methods/quantizer.h"
@@ -28,11 +26,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path data_root() {
-  const char* root = std::getenv("GPTQ_BENCH_DATA");
-  return root ? root : "";
-}
-
 // "I/N" into its two numbers.
 void parse_shard(const std::string& text, PlanOptions& options) {
   char slash = 0, rest = 0;
@@ -43,6 +36,22 @@ void parse_shard(const std::string& text, PlanOptions& options) {
   options.shard = index;
   options.shards = count;
 }
+
+fs::path output_of(const RunCommandOptions& options, const std::string& experiment, bool several) {
+  if (options.output.empty()) return fs::path("results") / experiment;
+  return several ? fs::path(options.output) / experiment : fs::path(options.output);
+}
+
+bool runs_here(const Plan& plan) { return plan.executor.name != "slurm"; }
+
+// Rebuilds the tables of `output` from everything in it.
+void write_tables(const fs::path& output) {
+  // Runs that end together take turns: the last one has then seen the records of all.
+  const OutputLock::Held held = OutputLock(output).wait_name(kTablesLock);
+  write_reports(output, report_data(load_records(output), output));
+}
+
+}  // namespace
 
 // All plans of the files. Two experiments of one name would write into one folder as one, so that
 // is refused.
@@ -65,21 +74,10 @@ std::vector<Plan> plans_of(const FileOptions& options) {
   return plans;
 }
 
-fs::path output_of(const RunCommandOptions& options, const std::string& experiment, bool several) {
-  if (options.output.empty()) return fs::path("results") / experiment;
-  return several ? fs::path(options.output) / experiment : fs::path(options.output);
+fs::path data_root() {
+  const char* root = std::getenv("GPTQ_BENCH_DATA");
+  return root ? root : "";
 }
-
-bool runs_here(const Plan& plan) { return plan.executor.name != "slurm"; }
-
-// Rebuilds the tables of `output` from everything in it.
-void write_tables(const fs::path& output) {
-  // Runs that end together take turns: the last one has then seen the records of all.
-  const OutputLock::Held held = OutputLock(output).wait_name(kTablesLock);
-  write_reports(output, report_data(load_records(output), output));
-}
-
-}  // namespace
 
 int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, std::ostream& out,
               std::ostream& err) {
@@ -101,6 +99,7 @@ int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, 
                   .data_root = data_root(),
                   .base = {},
                   .fresh = options.fresh,
+                  .verify = options.verify,
                   .argv = options.argv};
     const ExecutorContext context{.progress = &progress,
                                   .kernels = options.kernels,
@@ -140,34 +139,6 @@ int run_command(const RunCommandOptions& options, std::ostream& out, std::ostrea
   for (size_t i = 0; i < plans.size(); ++i)
     if (runs_here(plans[i])) skip_what_does_not_fit(plans[i], checks[i].sizes, options.device);
   return run_plans(plans, options, out, err);
-}
-
-int plan_command(const FileOptions& options, std::ostream& out) {
-  std::vector<Plan> plans = plans_of(options);
-  std::vector<std::string> missing;  // each once: the tables of a paper share their inputs
-  for (Plan& plan : plans) {
-    const ModelChecks checks = check_models(plan, "");
-    for (const std::string& sentence : look_for_inputs(plan, data_root(), ""))
-      if (std::find(missing.begin(), missing.end(), sentence) == missing.end())
-        missing.push_back(sentence);
-    out << plan_table(plan) << memory_lines(plan, checks.sizes);
-    for (const std::string& sentence : checks.broken) out << "broken: " << sentence << '\n';
-  }
-  if (plans.size() > 1) out << plan_totals(plans);
-  for (const std::string& sentence : missing) out << "missing: " << sentence << '\n';
-  return kExitOk;
-}
-
-int rerun_command(const std::string& path, const RunCommandOptions& options, std::ostream& out,
-                  std::ostream& err) {
-  const Record record = record_from_json(read_file(path), path);
-  Plan plan;
-  plan.name = record.experiment;
-  plan.file = path;
-  plan.cells.push_back({Cell::from_json(record.cell), "", {}});
-  RunCommandOptions rerun = options;
-  if (rerun.output.empty()) rerun.output = "results/rerun-" + record.cell_id;
-  return run_plans({plan}, rerun, out, err);
 }
 
 }  // namespace gptqb

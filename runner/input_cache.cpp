@@ -5,6 +5,7 @@
 #include "common/error.h"
 #include "datasets/random_ids.h"
 #include "models/causal_lm.h"
+#include "runner/hashed_files.h"
 
 namespace gptqb {
 namespace {
@@ -77,6 +78,12 @@ std::unique_ptr<CausalLm> InputCache::open(const Cell& cell, const std::string& 
 
 std::filesystem::path InputCache::model_folder(const Cell& cell) const {
   return (base_ / cell.model().path).lexically_normal();
+}
+
+const std::vector<SourceFile>& InputCache::model_files(const std::filesystem::path& folder) {
+  const auto [entry, is_new] = model_files_.try_emplace(folder.string());
+  if (is_new) entry->second = hashed_files(folder);
+  return entry->second;
 }
 
 const Tokenizer& InputCache::tokenizer(const std::filesystem::path& folder) {

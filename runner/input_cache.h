@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "datasets/tokenizer.h"
 #include "datasets/windows.h"
@@ -30,6 +31,9 @@ class InputCache {
 
   // The Hugging Face folder a cell names, made absolute; for a synthetic model it means nothing.
   std::filesystem::path model_folder(const Cell& cell) const;
+
+  // The files of a model folder that may be read, each hashed whole: minutes for a large model.
+  const std::vector<SourceFile>& model_files(const std::filesystem::path& folder);
 
   // The tokenizer of a model folder.
   const Tokenizer& tokenizer(const std::filesystem::path& folder);
@@ -57,6 +61,7 @@ class InputCache {
   std::filesystem::path data_root_;
   std::filesystem::path base_;
   std::map<std::string, std::unique_ptr<Tokenizer>> tokenizers_;
+  std::map<std::string, std::vector<SourceFile>> model_files_;
   std::map<std::string, CalibrationWindows> calibration_;
   std::map<std::string, TokenWindows> evaluation_;
   std::map<std::string, std::unique_ptr<DenseReference>> dense_;

@@ -21,7 +21,7 @@ std::optional<int64_t> bytes_of(const Json& json) {
 }
 
 // As a record of a cell that did not run: its settings and what it is held against.
-Json planned_to_json(const PlannedCell& planned) {
+Json planned_to_json(const PlannedCell& planned, const Claim& claim) {
   Record record;
   record.cell_id = planned.cell.id();
   record.position = planned.position;
@@ -30,11 +30,13 @@ Json planned_to_json(const PlannedCell& planned) {
   record.status = CellStatus::kSkipped;
   record.reason = planned.skip_reason;
   record.expectations = planned.expectations;
+  if (!claim.statement.empty()) record.claim = claim;
   return Json::parse(to_json(record));
 }
 
-PlannedCell planned_from_json(const Json& json, const std::string& where) {
+PlannedCell planned_from_json(const Json& json, const std::string& where, Claim& claim) {
   Record record = record_from_json(json.dump(), where);
+  if (record.claim) claim = *record.claim;
   PlannedCell planned{Cell::from_json(record.cell), record.reason, std::move(record.expectations)};
   planned.position = record.position;
   return planned;
@@ -70,6 +72,7 @@ RunOptions run_options(const Job& job) {
   options.data_root = job.data_root;
   options.base = job.base;
   options.fresh = job.fresh;
+  options.verify = job.verify;
   options.argv = job.argv;
   options.resume = job.plan.resume;
   options.dump_hessians = job.plan.dump_hessians;
@@ -92,10 +95,11 @@ std::string job_to_json(const Job& job) {
                {"data_root", job.data_root.string()},
                {"base", job.base.string()},
                {"fresh", job.fresh},
+               {"verify", job.verify},
                {"argv", job.argv},
                {"cells", Json::array()}};
   for (const PlannedCell& planned : job.plan.cells)
-    json["cells"].push_back(planned_to_json(planned));
+    json["cells"].push_back(planned_to_json(planned, job.plan.claim));
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -115,9 +119,10 @@ Job job_from_json(const std::string& text, const std::string& where) {
     job.data_root = json.at("data_root").get<std::string>();
     job.base = json.at("base").get<std::string>();
     job.fresh = json.at("fresh").get<bool>();
+    job.verify = json.at("verify").get<bool>();
     job.argv = json.at("argv").get<std::vector<std::string>>();
     for (const Json& cell : json.at("cells"))
-      job.plan.cells.push_back(planned_from_json(cell, where));
+      job.plan.cells.push_back(planned_from_json(cell, where, job.plan.claim));
   } catch (const Json::exception& error) {
     throw Error(where, std::string("expected a job of gptq-bench, got a fault: ") + error.what());
   }

@@ -18,6 +18,7 @@ struct Job {
   std::filesystem::path data_root;
   std::filesystem::path base;
   bool fresh = false;
+  bool verify = false;
   std::vector<std::string> argv;
 };
 

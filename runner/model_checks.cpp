@@ -89,6 +89,7 @@ ModelChecks check_models(const Plan& plan, const fs::path& base) {
     }
     if (model.linears.empty()) continue;
     checks.sizes[cell.id()] = model.sizes;
+    checks.linears[cell.id()] = model.linears;
     if (model.packed) {
       if (const std::string sentence = packed_refusal(cell); !sentence.empty())
         add_once(sentence, faults);

@@ -22,6 +22,8 @@ struct ModelChecks {
   std::vector<std::string> broken;
   // By cell id, of those that could.
   std::map<std::string, ModelSizes> sizes;
+  // The same: full names of their blocks' linears.
+  std::map<std::string, std::vector<std::string>> linears;
 };
 
 // Opens each model of `plan` that is there (configuration and headers, no weights) and holds the

@@ -49,6 +49,7 @@ struct InputsRecord {
   std::string tokenizer;  // kind
   std::string tokenizer_fingerprint;
   std::string external_fingerprint;  // of the files of method.command; empty without one
+  std::vector<SourceFile> files;     // of the model's folder, with --verify only
   std::vector<WindowsRecord> windows;
 };
 

@@ -45,6 +45,7 @@ void describe(V& v, Either<InputsRecord> auto& inputs) {
   v("tokenizer", inputs.tokenizer);
   v("tokenizer_fingerprint", inputs.tokenizer_fingerprint);
   v.optional("external_fingerprint", inputs.external_fingerprint);
+  v.optional("files", inputs.files);
   v("windows", inputs.windows);
 }
 

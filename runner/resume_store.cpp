@@ -112,6 +112,14 @@ void FileResumeStore::save(int64_t block, const FinishedBlock& finished) {
                     {{kMetadataKey, describe_block(finished, inputs_).dump()}});
 }
 
+int64_t FileResumeStore::bytes() const {
+  int64_t sum = 0;
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_, failed))
+    if (entry.is_regular_file()) sum += static_cast<int64_t>(entry.file_size());
+  return sum;
+}
+
 void FileResumeStore::discard() {
   std::error_code failed;
   std::filesystem::remove_all(folder_, failed);

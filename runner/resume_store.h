@@ -31,6 +31,9 @@ class FileResumeStore : public ResumeStore {
 
   std::filesystem::path block_path(int64_t block) const;
 
+  // Of the cell's files as they are now; 0: none.
+  int64_t bytes() const;
+
  private:
   std::filesystem::path folder_;
   Progress* progress_;

@@ -41,6 +41,12 @@ std::string stale_reason(const Record& old, const Record& now) {
   if (was.model_fingerprint != is.model_fingerprint) return "the model's files changed";
   if (was.tokenizer_fingerprint != is.tokenizer_fingerprint) return "the tokenizer's files changed";
   if (was.external_fingerprint != is.external_fingerprint) return "the external program changed";
+  if (!is.files.empty() && was.files.empty()) return "it was made without --verify";
+  for (const SourceFile& file : is.files)
+    if (std::none_of(was.files.begin(), was.files.end(), [&](const SourceFile& known) {
+          return known.path == file.path && known.sha256 == file.sha256;
+        }))
+      return "the model's file " + file.path + " changed";
   if (was.windows.size() != is.windows.size()) return "its token windows changed";
   for (size_t i = 0; i < is.windows.size(); ++i)
     if (was.windows[i].ids_sha256 != is.windows[i].ids_sha256 ||

@@ -25,6 +25,7 @@ struct RunOptions {
   bool dump_hessians = false;             // write H of each layer beside the records
   std::optional<SaveSettings> save;       // write packed checkpoints
   bool fresh = false;                     // redo finished cells and forget kept blocks
+  bool verify = false;                    // hash the model's files whole
   std::vector<std::string> argv;          // for the record
   Progress* progress = nullptr;           // null: silent
   const KernelSource* kernels = nullptr;  // null: those of kernels.def

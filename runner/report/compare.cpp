@@ -3,7 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
+#include <set>
+#include <utility>
 
+#include "common/text.h"
+#include "runner/metric_kind.h"
 #include "runner/report/baseline.h"
 #include "runner/report/kernel_words.h"
 #include "runner/report/number_format.h"
@@ -12,33 +17,84 @@
 namespace gptqb {
 namespace {
 
-bool starts_with(const std::string& text, const std::string& prefix) {
-  return text.rfind(prefix, 0) == 0;
+// Beyond so many tolerances a worsening is no matter of few windows.
+constexpr double kSurely = 4;
+// Losses and divergences: what another order of summation does, in nats a token.
+constexpr double kSmallestLoss = 1e-4;
+
+using Runs = std::vector<const Record*>;
+
+// Why a metric says nothing about the code, whatever it does; "" if it does.
+std::string no_verdict(const std::string& name) {
+  if (name.ends_with("_planned")) return "an estimate";
+  if (name.starts_with("packed_difference.")) return "about 0: perplexity_packed is judged";
+  if (name == "bytes.host_peak") return "the peak of the process, whatever cells ran before";
+  if (name.ends_with(".max_kl") || name.ends_with(".p99_kl"))
+    return "of few tokens, without an error of its own: mean_kl is judged";
+  return "";
 }
 
-bool ends_with(const std::string& text, const std::string& suffix) {
-  return text.size() >= suffix.size() &&
-         text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0;
+// What metrics on token windows are called: "divergence.c4.mean_kl" is of the dataset c4.
+struct WindowMetric {
+  std::string evaluator;
+  std::string dataset;
+};
+
+std::optional<WindowMetric> window_metric(const std::string& name) {
+  const std::string divergence = "divergence.";
+  for (const std::string prefix : {"perplexity.", "perplexity_packed."})
+    if (name.starts_with(prefix)) return WindowMetric{"perplexity", name.substr(prefix.size())};
+  if (!name.starts_with(divergence)) return std::nullopt;
+  const std::string rest = name.substr(divergence.size());
+  return WindowMetric{"divergence", rest.substr(0, rest.rfind('.'))};
 }
 
-bool is_time(const std::string& name) {
-  return starts_with(name, "seconds.") || starts_with(name, "busy_seconds.") ||
-         starts_with(name, "decode.");
+std::string paired_detail(const PairedDifference& difference, const Metric& metric) {
+  const bool loss = metric.name.starts_with("perplexity");
+  return (loss ? "loss " : "") + signed_text(difference.mean, 3) + " ± " +
+         significant_text(*difference.half_width, 2) +
+         (loss                 ? " nats/token"
+          : metric.unit == "1" ? ""
+                               : " " + metric.unit) +
+         " over " + std::to_string(difference.count) + " windows";
 }
 
-// What a device reached in a run: as noisy as a time, and of that device.
-bool is_rate(const std::string& name) { return starts_with(name, "kernels."); }
+// One metric of one run before and one now, no time.
+void judge_value(const Record& before, const Metric& old, const Record& after, const Metric& now,
+                 const CompareOptions& options, MetricChange& change) {
+  const auto settle = [&](Change verdict, const std::string& detail) {
+    change.change = verdict;
+    change.detail = detail;
+  };
+  const auto scored = window_metric(now.name);
+  if (scored && !same_windows(before, after, scored->dataset, scored->evaluator))
+    return settle(Change::kNotComparable, "other token windows");
+  if (old.value == now.value || (std::isnan(old.value) && std::isnan(now.value)))
+    return settle(Change::kSame, "equal");
+  if (const std::string reason = no_verdict(now.name); !reason.empty())
+    return settle(Change::kNotComparable, reason);
+  if (!std::isfinite(old.value) || !std::isfinite(now.value))
+    return settle(std::isfinite(old.value) ? Change::kWorse : Change::kBetter, "not finite");
 
-bool higher_is_better(const std::string& name) {
-  for (const char* suffix : {"tokens_per_second", "bandwidth_share", "top1_agreement", "gb_per_s",
-                             "tflop_per_s", "accuracy", "right_token_probability_change"})
-    if (ends_with(name, suffix)) return true;
-  return false;
-}
-
-bool same_device(const Record& a, const Record& b) {
-  return a.environment.device == b.environment.device && a.environment.gpu == b.environment.gpu &&
-         a.environment.cpu == b.environment.cpu && a.environment.threads == b.environment.threads;
+  const double size = std::abs(old.value);
+  double allowed = std::max(options.relative_tolerance * size, options.absolute_tolerance);
+  if (scored)
+    allowed =
+        std::max(allowed, scored->evaluator == "perplexity" ? kSmallestLoss * size : kSmallestLoss);
+  const double moved = now.value - old.value;
+  const double worsening = higher_is_better(now.name) ? -moved : moved;
+  std::string detail = size > 0 ? signed_text(100 * moved / size, 3) + " %" : signed_text(moved, 3);
+  detail += ", allowed " + significant_text(allowed, 2);
+  std::optional<PairedDifference> paired;
+  if (scored) paired = paired_difference(now.samples, old.samples);
+  const bool judged = paired && paired->half_width;
+  if (judged) detail += "; " + paired_detail(*paired, now);
+  if (std::abs(worsening) <= allowed) return settle(Change::kSame, detail);
+  const bool chance = judged && paired->tie();
+  if (worsening < 0) return settle(chance ? Change::kSame : Change::kBetter, detail);
+  if (chance && worsening <= kSurely * allowed)
+    return settle(Change::kUnclear, detail + ": may be chance");
+  settle(Change::kWorse, detail);
 }
 
 // By problem, in words.
@@ -53,93 +109,98 @@ std::map<std::string, const KernelRow*> fastest_kernels(const Record& record) {
   return fastest;
 }
 
-// What metrics on token windows are called: "divergence.c4.mean_kl" is of the dataset c4.
-struct WindowMetric {
-  std::string evaluator;
-  std::string dataset;
-};
-
-std::optional<WindowMetric> window_metric(const std::string& name) {
-  const std::string perplexity = "perplexity.";
-  const std::string divergence = "divergence.";
-  if (starts_with(name, perplexity))
-    return WindowMetric{"perplexity", name.substr(perplexity.size())};
-  if (!starts_with(name, divergence)) return std::nullopt;
-  const std::string rest = name.substr(divergence.size());
-  return WindowMetric{"divergence", rest.substr(0, rest.rfind('.'))};
+// The repetitions of the fastest kernel in each run that has the problem, and the kernels' names.
+TimedSamples kernel_samples(const Runs& runs, const std::string& problem,
+                            std::set<std::string>& names) {
+  TimedSamples result;
+  for (const Record* run : runs) {
+    const auto fastest = fastest_kernels(*run);
+    const auto found = fastest.find(problem);
+    if (found == fastest.end()) continue;
+    const KernelRow& row = *found->second;
+    result.push_back(row.samples.empty() ? std::vector<double>{row.us} : row.samples);
+    names.insert(row.kernel);
+  }
+  return result;
 }
 
-Change by_sign(double worsening) { return worsening > 0 ? Change::kWorse : Change::kBetter; }
-
-// The samples of a perplexity are losses.
-void judge_paired(const PairedDifference& difference, const Metric& metric,
-                  const CompareOptions& options, MetricChange& change) {
-  const bool loss = starts_with(metric.name, "perplexity.");
-  change.detail = (loss ? "loss " : "") + signed_text(difference.mean, 3) + " ± " +
-                  significant_text(*difference.half_width, 2) +
-                  (loss                 ? " nats/token"
-                   : metric.unit == "1" ? ""
-                                        : " " + metric.unit) +
-                  " over " + std::to_string(difference.count) + " windows";
-  const bool noise = difference.tie() || std::abs(difference.mean) < options.smallest_loss;
-  const double worsening = higher_is_better(metric.name) ? -difference.mean : difference.mean;
-  change.change = noise ? Change::kSame : by_sign(worsening);
+std::string names_text(const std::set<std::string>& names) {
+  return join({names.begin(), names.end()}, "/");
 }
 
-// A change is noise within `threshold` (a share) or within `smallest` (in the metric's unit).
-void judge_relative(const Metric& before, const Metric& after, double threshold, double smallest,
-                    MetricChange& change) {
-  if (before.value == after.value || (std::isnan(before.value) && std::isnan(after.value))) {
-    change.detail = "equal";
-    return;
+TimedSamples metric_samples(const Runs& runs, const std::string& name) {
+  TimedSamples result;
+  for (const Record* run : runs)
+    if (const auto metric = find_metric(*run, name))
+      result.push_back(metric->samples.empty() ? std::vector<double>{metric->value}
+                                               : metric->samples);
+  return result;
+}
+
+// All by one device, `first` that of the first run before.
+bool on_one_device(const Runs& runs, const Record& first) {
+  return std::all_of(runs.begin(), runs.end(), [&](const Record* run) {
+    return same_device(run->environment, first.environment);
+  });
+}
+
+bool any_resumed(const Runs& runs) {
+  return std::any_of(runs.begin(), runs.end(),
+                     [](const Record* run) { return run->resumed_blocks > 0; });
+}
+
+// The verdict that a gate must not overlook stands first.
+int severity(Change change) {
+  switch (change) {
+    case Change::kMissing:
+    case Change::kWorse:
+    case Change::kSlower:
+      return 4;
+    case Change::kNotComparable:
+      return 3;
+    case Change::kUnclear:
+      return 2;
+    case Change::kSame:
+      return 1;
+    default:
+      return 0;
   }
-  if (!std::isfinite(before.value) || !std::isfinite(after.value)) {
-    change.detail = "not finite";
-    change.change = std::isfinite(before.value) ? Change::kWorse : Change::kBetter;
-    return;
-  }
-  const double relative = (after.value - before.value) / std::max(std::abs(before.value), 1e-300);
-  change.detail = signed_text(100 * relative, 3) + " %, noise up to " +
-                  significant_text(100 * threshold, 2) + " %";
-  if (std::abs(relative) <= threshold || std::abs(after.value - before.value) <= smallest) return;
-  change.change = by_sign(higher_is_better(after.name) ? -relative : relative);
 }
 
 class Comparer {
  public:
   explicit Comparer(const CompareOptions& options) : options_(options) {}
 
-  void cell(const Record& before, const Record& after) {
+  void cell(const Runs& before, const Runs& after) {
     ++result_.cells;
-    if (before.status != CellStatus::kOk || after.status != CellStatus::kOk) {
-      status(before, after);
-      return;
+    if (status(before, after)) return;
+    const Runs was = finished(before);
+    const Record& first = *was.front();
+    const bool comparable = on_one_device(was, first) && on_one_device(after, first);
+    for (const Metric& metric : all_metrics(first)) {
+      if (is_timed(metric.name))
+        time(metric, was, after, comparable);
+      else
+        value(metric, first, after);
     }
-    for (const Metric& metric : all_metrics(before)) {
-      MetricChange change = start(after, metric.name);
-      change.before = number_text(metric.value);
-      if (const auto now = find_metric(after, metric.name)) {
-        change.after = number_text(now->value);
-        compare(before, metric, after, *now, change);
-      } else {
-        change.change = Change::kMissing;
-      }
-      result_.changes.push_back(std::move(change));
-    }
-    const auto now = fastest_kernels(after);
-    for (const auto& [problem, row] : fastest_kernels(before)) {
-      const auto found = now.find(problem);
-      kernel(before, *row, after, found == now.end() ? nullptr : found->second, problem);
-    }
+    for (const auto& [problem, row] : fastest_kernels(first))
+      kernel(problem, was, after, comparable);
   }
 
-  void only(const Record& record, bool before) {
+  void only(const Runs& runs, bool before) {
+    const Runs ok = finished(runs);
+    const Record& record = ok.empty() ? *runs.front() : *ok.front();
     MetricChange change = start(record, "status");
     (before ? change.before : change.after) = status_name(record.status);
     if (!before) change.change = Change::kNew;
     // A cell that gave nothing before is nothing lost.
     if (before && record.status == CellStatus::kOk) change.change = Change::kMissing;
-    result_.changes.push_back(std::move(change));
+    add(std::move(change));
+  }
+
+  void runs(const Runs& before, const Runs& after) {
+    result_.old_runs = std::max(result_.old_runs, static_cast<int64_t>(before.size()));
+    result_.new_runs = std::max(result_.new_runs, static_cast<int64_t>(after.size()));
   }
 
   Comparison take() { return std::move(result_); }
@@ -148,117 +209,179 @@ class Comparer {
   static MetricChange start(const Record& record, const std::string& metric) {
     MetricChange change;
     change.cell_id = record.cell_id;
+    change.experiment = record.experiment;
     change.label = cell_label(record);
     change.metric = metric;
     return change;
   }
 
-  // Times of the fastest kernel on one problem, whichever it is.
-  void kernel(const Record& before, const KernelRow& old, const Record& after, const KernelRow* now,
-              const std::string& problem) {
-    MetricChange change = start(after, "us " + problem);
-    change.before = number_text(old.us);
-    if (now == nullptr) {
-      change.change = Change::kMissing;
-    } else if (!same_device(before, after)) {
-      change.change = Change::kNotComparable;
-      change.detail = "another device";
-    } else {
-      change.after = number_text(now->us);
-      Metric was, is;
-      was.value = old.us;
-      is.value = now->us;
-      judge_relative(was, is, options_.time_threshold, 0, change);
-      if (old.kernel != now->kernel)
-        change.detail += ", " + old.kernel + " before, now " + now->kernel;
-    }
-    result_.changes.push_back(std::move(change));
+  void add(MetricChange change) { result_.changes.push_back(std::move(change)); }
+
+  static Runs finished(const Runs& runs) {
+    Runs result;
+    for (const Record* run : runs)
+      if (run->status == CellStatus::kOk) result.push_back(run);
+    return result;
   }
 
-  void status(const Record& before, const Record& after) {
-    MetricChange change = start(after, "status");
-    change.before = status_name(before.status);
-    change.after = status_name(after.status);
-    change.detail = after.reason;
-    if (before.status == CellStatus::kOk) change.change = Change::kWorse;
-    if (before.status != CellStatus::kOk && after.status == CellStatus::kOk)
-      change.change = Change::kBetter;
-    result_.changes.push_back(std::move(change));
+  // Whether there is nothing more to compare than which runs ended well.
+  bool status(const Runs& before, const Runs& after) {
+    const auto bad = std::find_if(after.begin(), after.end(),
+                                  [](const Record* run) { return run->status != CellStatus::kOk; });
+    const Runs was = finished(before);
+    if (!was.empty() && bad == after.end()) return false;
+    const Record& now = bad == after.end() ? *after.front() : **bad;
+    const Record& then = was.empty() ? *before.front() : *was.front();
+    MetricChange change = start(now, "status");
+    change.before = status_name(then.status);
+    change.after = status_name(now.status);
+    change.detail = now.reason;
+    if (!was.empty()) change.change = Change::kWorse;
+    if (was.empty() && bad == after.end()) change.change = Change::kBetter;
+    add(std::move(change));
+    return true;
   }
 
-  void compare(const Record& before, const Metric& old, const Record& after, const Metric& now,
-               MetricChange& change) const {
-    if (const auto scored = window_metric(now.name)) {
-      if (!same_windows(before, after, scored->dataset, scored->evaluator)) {
-        change.change = Change::kNotComparable;
-        change.detail = "other token windows";
-        return;
+  // The worst of all runs now.
+  void value(const Metric& old, const Record& before, const Runs& after) {
+    std::optional<MetricChange> worst;
+    for (const Record* run : after) {
+      MetricChange change = start(*run, old.name);
+      change.before = number_text(old.value);
+      if (const auto now = find_metric(*run, old.name)) {
+        change.after = number_text(now->value);
+        judge_value(before, old, *run, *now, options_, change);
+      } else {
+        change.change = Change::kMissing;
       }
-      const auto difference = paired_difference(now.samples, old.samples);
-      if (difference && difference->half_width)
-        return judge_paired(*difference, now, options_, change);
+      if (!worst || severity(change.change) > severity(worst->change)) worst = std::move(change);
     }
-    const auto incomparable = [&](const std::string& why) {
-      change.change = Change::kNotComparable;
-      change.detail = why;
-    };
-    const bool timed = is_time(now.name) || is_rate(now.name);
-    if (timed && !same_device(before, after)) return incomparable("another device");
-    if (is_time(now.name) && (before.resumed_blocks > 0 || after.resumed_blocks > 0))
-      return incomparable("a resumed run times only its rest");
-    if (now.name == "bytes.host_peak" || now.name == "bytes.host_planned")
-      return incomparable("the peak of the process, whatever cells ran before");
-    judge_relative(old, now, timed ? options_.time_threshold : options_.relative_threshold,
-                   is_time(now.name) ? options_.smallest_seconds : 0, change);
+    add(std::move(*worst));
+  }
+
+  void time(const Metric& metric, const Runs& before, const Runs& after, bool comparable) {
+    MetricChange change = start(*after.front(), metric.name);
+    change.timed = true;
+    const TimedSamples was = metric_samples(before, metric.name);
+    const TimedSamples is = metric_samples(after, metric.name);
+    std::string refusal = no_verdict(metric.name);
+    if (refusal.empty() && !comparable) refusal = "another device";
+    if (refusal.empty() && is_seconds(metric.name) && (any_resumed(before) || any_resumed(after)))
+      refusal = "a resumed run times only its rest";
+    judge(was, is, refusal,
+          {.threshold = options_.time_threshold,
+           .confidence = options_.confidence,
+           .smallest = is_seconds(metric.name) ? options_.smallest_seconds : 0,
+           .higher_is_better = higher_is_better(metric.name)},
+          change);
+    add(std::move(change));
+  }
+
+  // Times of the fastest kernel on one problem, whichever it is.
+  void kernel(const std::string& problem, const Runs& before, const Runs& after, bool comparable) {
+    MetricChange change = start(*after.front(), "us " + problem);
+    change.timed = true;
+    std::set<std::string> old_names, new_names;
+    const TimedSamples was = kernel_samples(before, problem, old_names);
+    const TimedSamples is = kernel_samples(after, problem, new_names);
+    judge(was, is, comparable ? "" : "another device",
+          {.threshold = options_.time_threshold, .confidence = options_.confidence}, change);
+    if (old_names != new_names && !is.empty())
+      change.detail += ", " + names_text(old_names) + " before, now " + names_text(new_names);
+    add(std::move(change));
+  }
+
+  static void judge(const TimedSamples& was, const TimedSamples& is, const std::string& refusal,
+                    const TimeOptions& options, MetricChange& change) {
+    if (is.empty()) {
+      change.change = Change::kMissing;
+      return;
+    }
+    const TimeVerdict verdict = judge_times(was, is, options);
+    change.before = significant_text(verdict.before, 4);
+    change.after = significant_text(verdict.after, 4);
+    change.change = refusal.empty() ? verdict.change : Change::kNotComparable;
+    change.detail = refusal.empty() ? verdict.detail : refusal;
   }
 
   const CompareOptions& options_;
   Comparison result_;
 };
 
-}  // namespace
-
-const char* change_name(Change change) {
-  switch (change) {
-    case Change::kSame:
-      return "same";
-    case Change::kBetter:
-      return "better";
-    case Change::kWorse:
-      return "WORSE";
-    case Change::kMissing:
-      return "MISSING";
-    case Change::kNew:
-      return "new";
-    case Change::kNotComparable:
-      return "not comparable";
+// Records of one id, in the order of their ids' first appearance. A record that was copied from
+// another folder is the same run.
+class Cells {
+ public:
+  explicit Cells(const std::vector<Record>& records) {
+    for (const Record& record : records) {
+      Runs& runs = runs_[record.cell_id];
+      if (runs.empty()) order_.push_back(record.cell_id);
+      const bool known = std::any_of(runs.begin(), runs.end(), [&](const Record* run) {
+        return run == &record || same_run(*run, record);
+      });
+      if (!known) runs.push_back(&record);
+    }
   }
-  return "";
+  const std::vector<std::string>& order() const { return order_; }
+  const Runs* find(const std::string& id) const {
+    const auto found = runs_.find(id);
+    return found == runs_.end() ? nullptr : &found->second;
+  }
+
+ private:
+  // Clocks of nanoseconds do not agree by chance.
+  static bool same_run(const Record& a, const Record& b) {
+    if (a.environment.time != b.environment.time || a.environment.time.empty()) return false;
+    return a.seconds == b.seconds && a.kernels.size() == b.kernels.size() &&
+           std::equal(a.kernels.begin(), a.kernels.end(), b.kernels.begin(),
+                      [](const KernelRow& x, const KernelRow& y) { return x.us == y.us; });
+  }
+
+  std::vector<std::string> order_;
+  std::map<std::string, Runs> runs_;
+};
+
+std::string ran_by(const std::vector<Record>& records) {
+  std::set<std::string> lines;
+  for (const Record& record : records)
+    if (record.status != CellStatus::kSkipped)
+      lines.insert(device_line(record.environment) + ", " + version_line(record.environment.build));
+  return join({lines.begin(), lines.end()}, "; ");
 }
 
+}  // namespace
+
 bool Comparison::tripped() const {
-  return std::any_of(changes.begin(), changes.end(), [](const MetricChange& change) {
-    return change.change == Change::kWorse || change.change == Change::kMissing;
-  });
+  return std::any_of(changes.begin(), changes.end(),
+                     [](const MetricChange& change) { return trips(change.change); });
+}
+
+int64_t Comparison::count(Change wanted) const {
+  return std::count_if(changes.begin(), changes.end(),
+                       [&](const MetricChange& change) { return change.change == wanted; });
 }
 
 Comparison compare_records(const std::vector<Record>& before, const std::vector<Record>& after,
                            const CompareOptions& options) {
-  std::map<std::string, const Record*> now;
-  for (const Record& record : after) now[record.cell_id] = &record;
-  std::map<std::string, bool> known;
+  const Cells was(before), is(after);
   Comparer comparer(options);
-  for (const Record& record : before) {
-    known[record.cell_id] = true;
-    const auto found = now.find(record.cell_id);
-    if (found == now.end())
-      comparer.only(record, true);
-    else
-      comparer.cell(record, *found->second);
+  for (const std::string& id : was.order()) {
+    const Runs& then = *was.find(id);
+    const Runs* now = is.find(id);
+    if (now == nullptr) {
+      comparer.only(then, true);
+      continue;
+    }
+    comparer.runs(then, *now);
+    comparer.cell(then, *now);
   }
-  for (const Record& record : after)
-    if (!known.contains(record.cell_id)) comparer.only(record, false);
-  return comparer.take();
+  for (const std::string& id : is.order())
+    if (was.find(id) == nullptr) comparer.only(*is.find(id), false);
+  Comparison result = comparer.take();
+  result.environment = environment_changes(before, after);
+  result.before = ran_by(before);
+  result.after = ran_by(after);
+  return result;
 }
 
 }  // namespace gptqb

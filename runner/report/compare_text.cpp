@@ -4,81 +4,55 @@
 namespace gptqb {
 namespace {
 
-bool trips(Change change) { return change == Change::kWorse || change == Change::kMissing; }
+// Regressions first.
+constexpr Change kOrder[] = {Change::kWorse,   Change::kSlower,        Change::kMissing,
+                             Change::kUnclear, Change::kNotComparable, Change::kBetter,
+                             Change::kFaster,  Change::kNew,           Change::kSame};
 
-std::string xml_escape(const std::string& text) {
-  std::string result;
-  for (char letter : text) {
-    switch (letter) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      default:
-        // XML 1.0 has no other control characters, not even escaped.
-        if (static_cast<unsigned char>(letter) >= 0x20) result.push_back(letter);
-        if (letter == '\n' || letter == '\t') result.push_back(' ');
-    }
-  }
-  return result;
+std::string environment_text(const Comparison& comparison) {
+  if (comparison.environment.empty()) return "Same environment: " + comparison.after + "\n";
+  MarkdownTable table;
+  for (const char* title : {"what changed around the numbers", "before", "now"})
+    table.add_column(title);
+  for (const EnvironmentChange& change : comparison.environment)
+    table.add_row({change.what, change.before,
+                   change.after});
+  return table.text();
+}
+
+std::string counted(int64_t number, const std::string& thing) {
+  return std::to_string(number) + " " + thing + (number == 1 ? "" : "s");
+}
+
+std::string summary(const Comparison& comparison) {
+  std::string text = comparison.tripped() ? "The gate TRIPPED: " : "The gate holds: ";
+  text += counted(comparison.cells, "cell") + " in both";
+  if (comparison.cells > 0)
+    text += " (" + counted(comparison.old_runs, "run") + " before, " +
+            std::to_string(comparison.new_runs) + " now)";
+  for (const Change change : kOrder)
+    if (const int64_t count = comparison.count(change); count > 0)
+      text += ", " + std::to_string(count) + " " + change_name(change);
+  return text + "\n";
 }
 
 }  // namespace
 
-std::string comparison_text(const Comparison& comparison) {
+std::string comparison_text(const Comparison& comparison, bool all) {
   MarkdownTable table;
   for (const char* title :
-       {"cell", "settings", "metric", "before", "after", "change", "how it was judged"})
+       {"cell", "settings", "metric", "before", "now", "change", "how it was judged"})
     table.add_column(title);
-  int64_t same = 0;
-  for (const Change wanted : {Change::kWorse, Change::kMissing, Change::kNotComparable,
-                              Change::kBetter, Change::kNew, Change::kSame}) {
-    for (const MetricChange& change : comparison.changes) {
-      if (change.change != wanted) continue;
-      if (wanted == Change::kSame) {
-        ++same;
-        continue;
-      }
-      table.add_row({change.cell_id, change.label, change.metric, change.before, change.after,
-                     change_name(change.change), change.detail});
-    }
+  for (const Change wanted : kOrder) {
+    if (wanted == Change::kSame && !all) continue;
+    for (const MetricChange& change : comparison.changes)
+      if (change.change == wanted)
+        table.add_row({change.cell_id, change.label, change.metric, change.before, change.after,
+                       change_name(change.change), change.detail});
   }
-  std::string text = std::to_string(comparison.cells) + " cells in both, " + std::to_string(same) +
-                     " metrics unchanged within noise";
-  text += comparison.tripped() ? ", the gate TRIPPED\n" : ", the gate holds\n";
-  if (!table.empty()) text += '\n';
-  text += table.empty() ? std::string() : table.text();
+  std::string text = environment_text(comparison) + "\n" + summary(comparison);
+  if (!table.empty()) text += "\n" + table.text();
   return text;
-}
-
-std::string junit_xml(const Comparison& comparison) {
-  int64_t failures = 0;
-  std::string cases;
-  for (const MetricChange& change : comparison.changes) {
-    cases += "  <testcase classname=\"" + xml_escape(change.cell_id + " " + change.label) +
-             "\" name=\"" + xml_escape(change.metric) + "\"";
-    if (!trips(change.change)) {
-      cases += "/>\n";
-      continue;
-    }
-    ++failures;
-    cases += ">\n    <failure message=\"";
-    cases += xml_escape(std::string(change_name(change.change)) + ": before " + change.before +
-                        ", after " + change.after + "; " + change.detail);
-    cases += "\"/>\n  </testcase>\n";
-  }
-  return "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"gptq-bench compare\" "
-         "tests=\"" +
-         std::to_string(comparison.changes.size()) + "\" failures=\"" + std::to_string(failures) +
-         "\">\n" + cases + "</testsuite>\n";
 }
 
 }  // namespace gptqb

@@ -4,8 +4,10 @@
 
 #include <cmath>
 #include <limits>
+#include <random>
 
 #include "common/error.h"
+#include "tests/support/message.h"
 
 namespace gptqb {
 namespace {
@@ -105,6 +107,67 @@ TEST(Quantile, IsLinearBetweenOrderedValues) {
   EXPECT_TRUE(std::isnan(quantile({}, 0.5)));
   EXPECT_TRUE(std::isnan(quantile({1, std::nan(""), 2}, 0)));
   EXPECT_THROW(quantile(values, 1.5), Error);
+}
+
+// Critical values of the two-sided test as printed in tables of Mann and Whitney's U.
+TEST(RankSum, CriticalValuesMatchPrintedTables) {
+  EXPECT_EQ(rank_sum_critical(4, 4, 0.025), 0);
+  EXPECT_EQ(rank_sum_critical(5, 5, 0.025), 2);
+  EXPECT_EQ(rank_sum_critical(10, 10, 0.025), 23);
+  EXPECT_EQ(rank_sum_critical(20, 20, 0.025), 127);
+  EXPECT_EQ(rank_sum_critical(5, 5, 0.005), 0);
+  EXPECT_EQ(rank_sum_critical(8, 12, 0.005), 15);
+  EXPECT_EQ(rank_sum_critical(12, 8, 0.005), 15);
+  EXPECT_EQ(rank_sum_critical(20, 20, 0.005), 105);
+  // Too few for any decision.
+  EXPECT_EQ(rank_sum_critical(3, 3, 0.025), -1);
+  EXPECT_EQ(rank_sum_critical(4, 4, 0.005), -1);
+  EXPECT_EQ(rank_sum_critical(1, 1, 0.025), -1);
+}
+
+// The approximation takes over where counting ends: on both sides of the border it gives the same.
+TEST(RankSum, TheApproximationContinuesTheCounts) {
+  const int64_t counted = rank_sum_critical(50, 50, 0.005);
+  const double pairs = 2500, deviation = std::sqrt(pairs * 101 / 12);
+  EXPECT_NEAR(static_cast<double>(counted), pairs / 2 - 0.5 - 2.5758 * deviation, 3);
+  EXPECT_GT(rank_sum_critical(50, 51, 0.005), counted);
+}
+
+TEST(RatioOfSamples, ByHand) {
+  // All 25 ratios lie between 11 / 5 and 15 / 1: with five a side the 99 % interval is their range.
+  const RatioEstimate estimate = estimate_ratio({1, 2, 3, 4, 5}, {11, 12, 13, 14, 15}, 0.99);
+  EXPECT_DOUBLE_EQ(*estimate.low, 11.0 / 5);
+  EXPECT_DOUBLE_EQ(*estimate.high, 15);
+  EXPECT_DOUBLE_EQ(estimate.ratio, 13.0 / 3);  // 12 lie below, 12 above
+  const RatioEstimate inverse = estimate_ratio({11, 12, 13, 14, 15}, {1, 2, 3, 4, 5}, 0.99);
+  EXPECT_DOUBLE_EQ(inverse.ratio * estimate.ratio, 1);
+  EXPECT_DOUBLE_EQ(*inverse.low * *estimate.high, 1);
+  const RatioEstimate few = estimate_ratio({1, 2}, {2, 4}, 0.99);
+  EXPECT_DOUBLE_EQ(few.ratio, 2);
+  EXPECT_FALSE(few.low || few.high);
+  EXPECT_EQ(test::message_of([] { estimate_ratio({0}, {1}, 0.99); }),
+            "[estimate_ratio] expected positive samples, got 0.000000 and 1.000000");
+  EXPECT_EQ(test::message_of([] { estimate_ratio({}, {1}, 0.99); }),
+            "[estimate_ratio] expected samples on both sides, got none");
+}
+
+// Whatever the shape of the noise, the interval misses the truth at most as often as it says.
+TEST(RatioOfSamples, TheIntervalHoldsTheTruthAsOftenAsItSays) {
+  std::mt19937 random(7);
+  std::exponential_distribution<double> load;  // it only ever slows
+  int missed = 0;
+  constexpr int kTrials = 4000;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    std::vector<double> before, after;
+    for (int i = 0; i < 6; ++i) {
+      before.push_back(1 + load(random));
+      after.push_back(1.3 * (1 + load(random)));
+    }
+    const RatioEstimate estimate = estimate_ratio(before, after, 0.95);
+    missed += *estimate.low > 1.3 || *estimate.high < 1.3;
+  }
+  // P(U <= 5) = 19 / 924 on either side: 4.1 %, give or take 4 standard errors.
+  EXPECT_NEAR(static_cast<double>(missed) / kTrials, 38.0 / 924, 0.013);
 }
 
 }  // namespace

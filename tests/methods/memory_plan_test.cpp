@@ -259,12 +259,18 @@ TEST(MemoryPlan, PagesOfFilesAreHostMemory) {
             2 * (int64_t{50272} * 12288 + 4 * int64_t{12288} * 12288));
 }
 
-// How long an evaluation is may not be known before its text is read.
-TEST(MemoryPlan, LogitsOfUnknownLengthAreCountedAsTheMost) {
+// Logits are made window by window, four copies in f32 at most, and in pieces of 2 GiB.
+TEST(MemoryPlan, LogitsAreOfOneWindowHoweverManyThereAre) {
   MemoryTask task = paper_task();
   task.evaluates = true;
   task.quantizes = false;
   task.calibration_tokens = 0;
+  task.seqlen = 512;
+  const int64_t window = int64_t{4} * 512 * 50272 * 4;
+  EXPECT_EQ(need(plan_memory(opt_175b(), task, {}).device, "logits"), window);
+  task.evaluation_tokens = 100 * 512;
+  EXPECT_EQ(need(plan_memory(opt_175b(), task, {}).device, "logits"), window);
+  task.seqlen = 4096;
   EXPECT_EQ(need(plan_memory(opt_175b(), task, {}).device, "logits"), 2 * kGiB);
 }
 

@@ -21,6 +21,7 @@
 #include "runner/record.h"
 #include "tests/runner/record_samples.h"
 #include "tests/runner/run_program.h"
+#include "tests/support/code_block.h"
 #include "tests/support/layers.h"
 
 namespace gptqb {
@@ -339,13 +340,6 @@ std::string experiment(const std::string& method, const std::string& more = "") 
          more;
 }
 
-// The first block of code in a language.
-std::string code_block(const std::string& text, const std::string& language) {
-  const std::string fence = "```" + language + "\n";
-  const size_t begin = text.find(fence) + fence.size();
-  return text.substr(begin, text.find("```", begin) - begin);
-}
-
 Record only_record(const fs::path& output) {
   const auto loaded = load_records(output).records;
   EXPECT_EQ(loaded.size(), 1u);
@@ -393,7 +387,7 @@ TEST_F(External, TheDocumentedExampleGivesGptqsNumbers) {
   if (std::system("python3 -c 'import numpy' > /dev/null 2>&1") != 0)
     GTEST_SKIP() << "python3 with numpy is not there (scripts/setup installs both)";
   const std::string text = read_file(GPTQB_SOURCE_DIR "/docs/external.md");
-  write_file_atomically(path("my_method.py"), code_block(text, "python"));
+  write_file_atomically(path("my_method.py"), test::code_block(text, "python"));
   write_file_atomically(path("own.yaml"),
                         experiment("{name: external, command: \"python3 " + path("my_method.py") +
                                    " {input} {output}\"}"));

@@ -11,6 +11,7 @@
 #include <set>
 #include <sstream>
 
+#include "common/atomic_file.h"
 #include "tests/runner/other_value.h"
 #include "tests/support/message.h"
 #include "tests/support/shared.h"
@@ -250,6 +251,15 @@ TEST(Schema, KeysAreDistinctAndPrinted) {
   EXPECT_THAT(markdown, HasSubstr("| `quant.bits` | 2, 3, 4, 8, ternary | 4 | bits of a code"));
   EXPECT_THAT(markdown, HasSubstr("| `method.order` | natural, act, reverse, greedy, random:SEED | "
                                   "natural; obq: greedy |"));
+}
+
+// docs/keys.md is what `gptq-bench schema` prints behind three lines of heading.
+TEST(Schema, TheDocumentedKeysAreThese) {
+  const std::string document = read_file(GPTQB_SOURCE_DIR "/docs/keys.md");
+  const size_t table = document.find("| key |");
+  ASSERT_NE(table, std::string::npos);
+  EXPECT_EQ(document.substr(table), schema_markdown())
+      << "gptq-bench schema prints another table than docs/keys.md holds: put it there";
 }
 
 // ---- agreement with the design's table ----
