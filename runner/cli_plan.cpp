@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <map>
 
 #include "common/error.h"
 #include "runner/cell_memory.h"
@@ -154,6 +156,7 @@ int plan_command(const PlanCommandOptions& options, std::ostream& out, std::ostr
   std::vector<std::map<std::string, ModelSizes>> sizes;
   for (Plan& plan : plans) {
     const ModelChecks checks = check_models(plan, "");
+    sizes.push_back(checks.sizes);
     for (const std::string& sentence : look_for_inputs(plan, data_root(), ""))
       if (std::find(missing.begin(), missing.end(), sentence) == missing.end())
         missing.push_back(sentence);

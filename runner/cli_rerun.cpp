@@ -20,8 +20,7 @@ std::string difference_table(const std::vector<Difference>& differences, const c
   MarkdownTable table;
   for (const char* column : {title, "record", "now"}) table.add_column(column);
   for (const Difference& difference : differences)
-    table.add_row({difference.what, difference.before,
-                   difference.after});
+    table.add_row({difference.what, difference.before, difference.after});
   return table.text();
 }
 

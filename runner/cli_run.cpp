@@ -18,6 +18,7 @@
 #include "runner/output_lock.h"
 #include "runner/report/report.h"
 #include "runner/run.h"
+#include "runner/save_checks.h"
 #include "runner/terminal_progress.h"
 #include "runner/verdict.h"
 
@@ -134,7 +135,10 @@ int run_command(const RunCommandOptions& options, std::ostream& out, std::ostrea
     if (options.workers) plan.executor.workers = options.workers;
   }
   std::vector<ModelChecks> checks;
-  for (const Plan& plan : plans) checks.push_back(check_models(plan, ""));
+  for (const Plan& plan : plans) {
+    checks.push_back(check_models(plan, ""));
+    check_saves(plan, checks.back().sizes, "");
+  }
   if (std::any_of(plans.begin(), plans.end(), runs_here)) check_device(options.device);
   for (size_t i = 0; i < plans.size(); ++i)
     if (runs_here(plans[i])) skip_what_does_not_fit(plans[i], checks[i].sizes, options.device);

@@ -115,6 +115,8 @@ DiskPlan plan_disk(const Cell& cell, const ModelSizes& sizes,
   if (const auto head = cell.head()) {
     const int64_t in = sizes.stages.empty() ? 0 : sizes.stages.front().in;
     plan.resume += kept_bytes(cell, {false, cell.method().name, *head, ""}, in, sizes.vocabulary);
+    plan.checkpoint += packed_bytes(*head, in, sizes.vocabulary);
+    dense_elements -= sizes.head_elements;
     plan.hessians += in * in * 4;
   }
   plan.checkpoint += dense_elements * sizes.element_bytes;

@@ -15,8 +15,7 @@ std::string environment_text(const Comparison& comparison) {
   for (const char* title : {"what changed around the numbers", "before", "now"})
     table.add_column(title);
   for (const EnvironmentChange& change : comparison.environment)
-    table.add_row({change.what, change.before,
-                   change.after});
+    table.add_row({change.what, change.before, change.after});
   return table.text();
 }
 
