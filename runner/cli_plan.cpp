@@ -163,7 +163,6 @@ int plan_command(const PlanCommandOptions& options, std::ostream& out, std::ostr
     out << plan_table(plan) << memory_lines(plan, checks.sizes)
         << Estimates(plan, checks, options, progress).text();
     for (const std::string& sentence : checks.broken) out << "broken: " << sentence << '\n';
-    sizes.push_back(checks.sizes);
   }
   if (plans.size() > 1) out << plan_totals(plans);
   for (const std::string& sentence : missing) out << "missing: " << sentence << '\n';
