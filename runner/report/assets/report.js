@@ -50,6 +50,7 @@
     heads.forEach(function (head, column) {
       var button = document.createElement("button");
       button.type = "button";
+      button.title = "Sort";
       button.textContent = head.textContent;
       head.textContent = "";
       head.appendChild(button);
