@@ -109,8 +109,7 @@ std::string published_text(const Record& record, const std::string& metric,
       text = plain;
     for (const Verdict& verdict : verdicts)
       if (verdict.cell_id == record.cell_id && verdict.metric == metric &&
-          verdict.where == expectation.where &&
-          verdict.source.starts_with(expectation.source)) {
+          verdict.where == expectation.where && verdict.source.starts_with(expectation.source)) {
         text += std::string(" ") + outcome_name(verdict.outcome);
         break;
       }

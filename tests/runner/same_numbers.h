@@ -63,7 +63,7 @@ inline std::string untimed(const std::filesystem::path& table) {
       if (left_out.size() <= i)
         left_out.push_back(name.starts_with("seconds") || name.starts_with("busy_seconds") ||
                            name.starts_with("bytes.host_") || name.starts_with("bytes.device_") ||
-                           name == "resumed_blocks");
+                           name.starts_with("bytes.disk_") || name == "resumed_blocks");
       if (!left_out[i]) text += values[i] + ',';
     }
     text += '\n';
