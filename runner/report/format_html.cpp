@@ -100,7 +100,8 @@ std::string plots_of(const ReportData& data) {
     remarks +=
         "<p class=\"note\">Plots of other results lie in <code>plots/</code> and are not "
         "shown. <code>./scripts/report DIR</code> draws them again.</p>\n";
-  else if (figures.empty() && !data.records.empty())
+  else if (figures.empty() && std::any_of(data.records.begin(), data.records.end(),
+                                          [](const Record& row) { return row.kernels.empty(); }))
     remarks +=
         "<p class=\"note\">No plots yet: <code>./scripts/report DIR</code>, with the folder "
         "of this page, draws them and makes the page again.</p>\n";
