@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 
@@ -10,6 +11,7 @@
 #include "models/safetensors.h"
 #include "runner/cli.h"
 #include "runner/record.h"
+#include "runner/report/compare.h"
 #include "tests/runner/run_program.h"
 #include "tests/support/temporary_folder.h"
 
@@ -129,6 +131,52 @@ TEST_F(CompareCommand, FindsOutputFoldersBelowTheOnesItIsGiven) {
       "assert suite[0].tag == 'properties'\n";
   write_file_atomically(folder_ / "check.py", check);
   EXPECT_EQ(std::system(("python3 " + path("check.py") + " " + xml).c_str()), 0) << read_file(xml);
+}
+
+// Twenty runs of one cell and one kernel problem while others worked on the machine: times differ
+// by up to a factor of two (results/published/2026-11-30/cpu/gate).
+TEST_F(CompareCommand, StaysQuietOverRecordedRunsOnALoadedMachineAndFindsWhatIsPlanted) {
+  const fs::path folder = GPTQB_SOURCE_DIR "/results/published/2026-11-30/cpu/gate/runs";
+  std::vector<std::vector<Record>> runs;
+  for (int run = 101; run <= 120; ++run)
+    runs.push_back(load_records(folder / std::to_string(run).substr(1)).records);
+  for (const auto& records : runs) ASSERT_EQ(records.size(), 2u);
+  const auto together = [&](size_t first, size_t step, size_t count) {
+    std::vector<Record> result;
+    for (size_t i = 0; i < count; ++i)
+      for (const Record& record : runs[first + i * step]) result.push_back(record);
+    return result;
+  };
+  for (size_t i = 0; i + 1 < runs.size(); ++i)
+    EXPECT_FALSE(compare_records(runs[i], runs[i + 1]).tripped()) << i;
+  for (size_t a = 0; a < 20; a += 5)
+    for (size_t b = 0; b < 20; b += 5)
+      EXPECT_FALSE(compare_records(together(a, 1, 5), together(b, 1, 5)).tripped())
+          << a << " " << b;
+  const std::vector<Record> odd = together(0, 2, 10), even = together(1, 2, 10);
+  EXPECT_FALSE(compare_records(odd, even).tripped());
+  EXPECT_FALSE(compare_records(even, odd).tripped());
+
+  std::vector<Record> worse = even, slower = even;
+  for (Record& record : worse)
+    for (Metric& metric : record.metrics)
+      if (metric.name == "perplexity.builtin") {
+        metric.value *= 1.01;
+        for (double& loss : metric.samples) loss += std::log(1.01);
+      }
+  for (Record& record : slower) {
+    for (auto& [phase, seconds] : record.seconds) seconds *= 1.6;
+    for (Metric& metric : record.metrics)
+      if (metric.name.starts_with("seconds.")) metric.value *= 1.6;
+  }
+  const auto verdict = [](const Comparison& comparison, const std::string& metric) {
+    for (const MetricChange& change : comparison.changes)
+      if (change.metric == metric) return change.change;
+    return Change::kMissing;
+  };
+  EXPECT_EQ(verdict(compare_records(odd, worse), "perplexity.builtin"), Change::kWorse);
+  EXPECT_EQ(verdict(compare_records(odd, slower), "seconds.quantize"), Change::kSlower);
+  EXPECT_EQ(verdict(compare_records(odd, slower), "perplexity.builtin"), Change::kSame);
 }
 
 TEST_F(CompareCommand, BadInputIsNoVerdict) {
