@@ -47,7 +47,8 @@ def check_json(schema_path, folder):
             expect("description" in field or "$ref" in field, f"schema: {name}.{key} has no description")
         expect(part["additionalProperties"] is False, f"schema: {name} is open")
     # It tells right from wrong.
-    expect(results["records"] and results["records"][0]["metrics"], "expected a record with a metric to spoil")
+    measured = [place for place, record in enumerate(results["records"]) if record["metrics"]]
+    expect(measured, "expected a record with a metric to spoil")
 
     def spoil(what, change):
         wrong = copy.deepcopy(results)
@@ -55,8 +56,8 @@ def check_json(schema_path, folder):
         expect(not validator.is_valid(wrong), f"schema: takes {what}")
 
     spoil("an unknown field", lambda data: data["records"][0].update(extra=1))
-    spoil("a metric without unit", lambda data: data["records"][0]["metrics"][0].pop("unit"))
-    spoil("null without a reason", lambda data: data["records"][0]["metrics"][0].update(value=None))
+    spoil("a metric without unit", lambda data: data["records"][measured[0]]["metrics"][0].pop("unit"))
+    spoil("null without a reason", lambda data: data["records"][measured[0]]["metrics"][0].update(value=None))
     spoil("a number as text", lambda data: data["records"][0].update(position="1"))
     spoil("another version", lambda data: data.update(schema_version=2))
 

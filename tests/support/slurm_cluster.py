@@ -8,6 +8,7 @@
 It runs as root, listens on 127.0.0.1 only, on ports that were free, and keeps no accounts. Exit 0 once the node takes
 jobs, 1 with the end of the logs if it does not, 77 with the reason where it cannot run at all.
 """
+import hashlib
 import os
 import pathlib
 import shutil
@@ -15,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "sinfo")
@@ -25,7 +27,9 @@ class Cluster:
     def __init__(self, folder):
         self.folder = pathlib.Path(folder).resolve()
         self.conf = self.folder / "slurm.conf"
-        self.socket = self.folder / "munge.socket"
+        # munged asks that everyone can reach its socket, and folders of tests are their owner's alone.
+        mark = hashlib.sha256(str(self.folder).encode()).hexdigest()[:12]
+        self.socket = pathlib.Path(tempfile.gettempdir()) / f"gptqb_munge_{mark}" / "socket"
         self.host = socket.gethostname().split(".")[0]
         self.environment = dict(os.environ, SLURM_CONF=str(self.conf))
 
@@ -118,6 +122,8 @@ class Cluster:
         self.folder.chmod(0o755)
         for name in ("state", "spool"):
             (self.folder / name).mkdir(exist_ok=True)
+        self.socket.parent.mkdir(exist_ok=True)
+        self.socket.parent.chmod(0o755)
         key = self.folder / "munge.key"
         key.touch(mode=0o600)
         key.write_bytes(os.urandom(1024))
@@ -142,6 +148,7 @@ class Cluster:
         for name in ("slurmd", "slurmctld", "munged"):
             if self.pid_file(name).exists():
                 end_process(int(self.pid_file(name).read_text()))
+        shutil.rmtree(self.socket.parent, ignore_errors=True)
 
 
 def alive(pid):
