@@ -7,6 +7,7 @@ FOLDER's own tokenizer encodes the file TEXT. For each loader OUT (safetensors) 
 tokens after the first.
 """
 
+import os
 import sys
 
 from loaders import LOADERS
@@ -17,6 +18,7 @@ def main(folder, text, windows, tokens, out, *names):
     from safetensors.torch import save_file
     from transformers import AutoTokenizer
 
+    os.chdir(os.path.dirname(out))  # GPTQModel writes logs where it is
     with open(text, encoding="utf-8") as file:
         ids = AutoTokenizer.from_pretrained(folder)(file.read())["input_ids"]
     ids = torch.tensor(ids[: int(windows) * int(tokens)]).view(int(windows), int(tokens))

@@ -70,6 +70,7 @@ def main(tool, out):
     from safetensors.torch import save_file
     import torch
 
+    os.chdir(out)  # GPTQModel writes logs where it is
     dense = os.path.join(out, "dense")
     tiny_llama.make(dense)
     write = {"gptqmodel": write_gptqmodel, "llmcompressor": write_llmcompressor}[tool]
