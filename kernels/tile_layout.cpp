@@ -6,13 +6,13 @@
 
 #include "common/error.h"
 #include "kernels/impl/parallel.h"
+#include "kernels/transpose_words.h"
 
 namespace gptqb::kernels {
 namespace {
 
 // Vectors of 16 bytes, which every x86-64 has: more would not help, memory is the limit.
 using Halves [[gnu::vector_size(16)]] = uint16_t;  // the halves of four words, of lanes c = 0 .. 3
-using Words [[gnu::vector_size(16)]] = uint32_t;
 using FewBytes [[gnu::vector_size(8)]] = uint8_t;
 
 // The codes of a row and a step: columns 0 .. 7 (pairs of c = 0 .. 3), and 8 .. 15.
@@ -89,17 +89,6 @@ template <int kBits>
                    codes + 16 * (kTogether * t + s));
     }
   }
-}
-
-[[gnu::always_inline]] inline void transpose(Words* rows) {
-  const Words a = __builtin_shuffle(rows[0], rows[1], Words{0, 4, 1, 5});
-  const Words b = __builtin_shuffle(rows[2], rows[3], Words{0, 4, 1, 5});
-  const Words c = __builtin_shuffle(rows[0], rows[1], Words{2, 6, 3, 7});
-  const Words d = __builtin_shuffle(rows[2], rows[3], Words{2, 6, 3, 7});
-  rows[0] = __builtin_shuffle(a, b, Words{0, 1, 4, 5});
-  rows[1] = __builtin_shuffle(a, b, Words{2, 3, 6, 7});
-  rows[2] = __builtin_shuffle(c, d, Words{0, 1, 4, 5});
-  rows[3] = __builtin_shuffle(c, d, Words{2, 3, 6, 7});
 }
 
 constexpr int64_t kChunkWords = int64_t{32} * 4;  // of a warp, where a lane has four words

@@ -1,3 +1,4 @@
+// The 16-bit float types of ATen and of kernels, and their names.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -6,10 +7,14 @@
 
 namespace gptqb {
 
+// Of one of both types.
+inline kernels::HalfType half_type(at::ScalarType type) {
+  return type == at::kHalf ? kernels::HalfType::kFloat16 : kernels::HalfType::kBFloat16;
+}
+
 // Of a tensor of 16-bit floats.
 inline kernels::HalfType half_type(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kHalf ? kernels::HalfType::kFloat16
-                                           : kernels::HalfType::kBFloat16;
+  return half_type(tensor.scalar_type());
 }
 
 // "float16", "bfloat16" or "float32", as configurations of models say it.

@@ -1,3 +1,4 @@
+// A device of ATen as selection of kernels sees it.
 #pragma once
 
 #include <ATen/ATen.h>

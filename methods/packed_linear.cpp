@@ -65,8 +65,7 @@ std::string PackedProducts::kernel_for(int64_t m, int64_t out, int64_t in,
                                  .bits = quant.bits,
                                  .group_size = quant.group_size,
                                  .symmetric = quant.symmetric,
-                                 .type = type_ == at::kHalf ? kernels::HalfType::kFloat16
-                                                            : kernels::HalfType::kBFloat16},
+                                 .type = half_type(type_)},
                                 matmul_device_)
       .kernel;
 }

@@ -25,7 +25,6 @@ class PackedLinear {
   PackedLinear(const QuantizedLinear& linear, std::string_view layout);
 
   PackedLinear to(at::Device device) const;
-  int64_t bytes() const { return memory_.bytes(); }
   kernels::PackedView view() const { return memory_.view(0); }
 
  private:
@@ -43,7 +42,7 @@ class PackedProducts {
   // the reason if there is none.
   std::string kernel_for(int64_t m, int64_t out, int64_t in, const QuantConfig& quant) const;
 
-  // The layout that all kernels of this device read.
+  // The layout of the kernels that are chosen on this device.
   std::string_view layout() const;
 
   // x W^T + bias for `x` [.., in]: [.., out], in the type and on the device of this object. `bias`

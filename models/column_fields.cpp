@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/by_format.h"
+#include "kernels/transpose_words.h"
 #include "methods/huge_pages.h"
 #include "methods/parallel_parts.h"
 #include "models/bit_fields.h"
@@ -15,7 +16,8 @@ namespace {
 
 using Bytes [[gnu::vector_size(16), gnu::may_alias]] = uint8_t;
 using Halves [[gnu::vector_size(16), gnu::may_alias]] = uint16_t;
-using Words [[gnu::vector_size(16), gnu::may_alias]] = uint32_t;
+using kernels::transpose;
+using kernels::Words;
 
 // Both matrices lie a power of two apart from row to row where layers are large, and so in few sets
 // of a cache. A tile is a cache line of outputs and four lines of codes, each of which is read or
@@ -39,17 +41,6 @@ template <class Vector>
   Vector vector;
   std::memcpy(&vector, from, sizeof(vector));
   return vector;
-}
-
-[[gnu::always_inline]] inline void transpose(Words* rows) {
-  const Words a = __builtin_shuffle(rows[0], rows[1], Words{0, 4, 1, 5});
-  const Words b = __builtin_shuffle(rows[2], rows[3], Words{0, 4, 1, 5});
-  const Words c = __builtin_shuffle(rows[0], rows[1], Words{2, 6, 3, 7});
-  const Words d = __builtin_shuffle(rows[2], rows[3], Words{2, 6, 3, 7});
-  rows[0] = __builtin_shuffle(a, b, Words{0, 1, 4, 5});
-  rows[1] = __builtin_shuffle(a, b, Words{2, 3, 6, 7});
-  rows[2] = __builtin_shuffle(c, d, Words{0, 1, 4, 5});
-  rows[3] = __builtin_shuffle(c, d, Words{2, 3, 6, 7});
 }
 
 // Bytes of two numbers each, the first one lowest, to one number a byte and back.

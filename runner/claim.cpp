@@ -47,7 +47,7 @@ std::optional<PairedDifference> paired_loss(const Record& of, const Record& agai
 bool below(double value, const std::optional<double>& most) { return !most || value <= *most; }
 bool above(double value, const std::optional<double>& least) { return !least || value >= *least; }
 
-ClaimOutcome outcome_of(const ClaimPart& part, const Comparison& comparison) {
+ClaimOutcome outcome_of(const ClaimPart& part, const ClaimComparison& comparison) {
   const auto least = part.about_ratio() ? part.ratio_at_least : part.difference_at_least;
   const auto most = part.about_ratio() ? part.ratio_at_most : part.difference_at_most;
   const double low = comparison.low.value_or(comparison.estimate);
@@ -57,8 +57,8 @@ ClaimOutcome outcome_of(const ClaimPart& part, const Comparison& comparison) {
   return ClaimOutcome::kUndecided;
 }
 
-Comparison compare(const ClaimPart& part, const Record& of, const Record& against) {
-  Comparison result;
+ClaimComparison compare(const ClaimPart& part, const Record& of, const Record& against) {
+  ClaimComparison result;
   result.of = &of;
   result.against = &against;
   const auto not_run = [&](const std::string& reason) {
@@ -103,7 +103,7 @@ std::string side_text(const Named& settings) {
 // 1"
 std::string numbers_text(const PartVerdict& part) {
   std::optional<double> low, high;
-  for (const Comparison& each : part.comparisons) {
+  for (const ClaimComparison& each : part.comparisons) {
     if (each.outcome == ClaimOutcome::kNotRun) continue;
     low = std::min(low.value_or(each.estimate), each.estimate);
     high = std::max(high.value_or(each.estimate), each.estimate);
@@ -175,7 +175,7 @@ std::string bound_text(const ClaimPart& part) {
   return what + "at most " + number_text(most.value_or(0));
 }
 
-std::string estimate_text(const Comparison& comparison) {
+std::string estimate_text(const ClaimComparison& comparison) {
   std::string text = significant_text(comparison.estimate, 4);
   if (comparison.low && comparison.high)
     text += " (" + range_text(*comparison.low, *comparison.high) + ")";
@@ -193,7 +193,7 @@ ClaimVerdict judge_claim(const Claim& claim, const std::vector<const Record*>& r
     verdict.parts.push_back({&part, {}});
     for (const auto& [of, against] : pairs_of(part, cells)) {
       verdict.parts.back().comparisons.push_back(compare(part, *rows[of], *rows[against]));
-      const Comparison& made = verdict.parts.back().comparisons.back();
+      const ClaimComparison& made = verdict.parts.back().comparisons.back();
       if (made.outcome == ClaimOutcome::kNotRun) absent = made.reason;
       ++counts[made.outcome];
     }

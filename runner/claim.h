@@ -27,7 +27,7 @@ std::vector<std::pair<size_t, size_t>> pairs_of(const ClaimPart& part,
 enum class ClaimOutcome { kHolds, kFails, kUndecided, kNotRun };
 const char* claim_word(ClaimOutcome outcome);  // "holds", "fails", "undecided", "not run"
 
-struct Comparison {
+struct ClaimComparison {
   const Record* of = nullptr;
   const Record* against = nullptr;
   double of_value = 0;
@@ -44,7 +44,7 @@ struct Comparison {
 
 struct PartVerdict {
   const ClaimPart* part = nullptr;
-  std::vector<Comparison> comparisons;
+  std::vector<ClaimComparison> comparisons;
 };
 
 struct ClaimVerdict {
@@ -62,6 +62,6 @@ ClaimVerdict judge_claim(const Claim& claim, const std::vector<const Record*>& r
 // "ratio at most 1", "difference from 0 to 0.5".
 std::string bound_text(const ClaimPart& part);
 // "1.02 (1.01 to 1.03)"
-std::string estimate_text(const Comparison& comparison);
+std::string estimate_text(const ClaimComparison& comparison);
 
 }  // namespace gptqb

@@ -3,19 +3,12 @@
 #include <limits>
 
 #include "common/text.h"
+#include "runner/plain_values.h"
 #include "runner/schema.h"
 
 namespace gptqb {
 
 namespace {
-
-std::string text(const std::string& key, const YamlNode& node, Faults& faults) {
-  KeySpec spec;
-  spec.key = key;
-  spec.type = KeyType::kText;
-  const auto value = convert(spec, node, faults);
-  return value ? value->get<std::string>() : "";
-}
 
 void read_bounds(const std::string& key, const YamlNode& node, std::optional<double>& least,
                  std::optional<double>& most, Faults& faults) {
@@ -32,12 +25,9 @@ void read_bounds(const std::string& key, const YamlNode& node, std::optional<dou
                  unknown_name(entry.key, {"at_least", "at_most"}));
       continue;
     }
-    KeySpec spec;
-    spec.key = key + "." + entry.key;
-    spec.type = KeyType::kFloat;
-    spec.range.min = -std::numeric_limits<double>::infinity();
-    if (const auto value = convert(spec, entry.value, faults))
-      (entry.key == "at_least" ? least : most) = value->get<double>();
+    const double any = -std::numeric_limits<double>::infinity();
+    if (const auto value = read_number(key + "." + entry.key, entry.value, any, faults))
+      (entry.key == "at_least" ? least : most) = value;
   }
 }
 
@@ -54,7 +44,7 @@ ClaimSettings read_part(const YamlNode& node, const ReadSettings& read_where, Fa
   for (const YamlEntry& entry : node.entries) {
     const std::string key = "claim.parts." + entry.key;
     if (entry.key == "metric")
-      part.metric = text(key, entry.value, faults);
+      part.metric = read_text(key, entry.value, faults);
     else if (entry.key == "of")
       read_where(entry.value, result.of);
     else if (entry.key == "against")
@@ -96,7 +86,7 @@ void read_claim(const YamlNode& node, const ReadSettings& read_where, Faults& fa
     if (entry.key != "statement" && entry.key != "parts")
       faults.add(entry.position, "claim." + entry.key,
                  unknown_name(entry.key, {"statement", "parts"}));
-  out.statement = text("claim.statement", *node.find("statement"), faults);
+  out.statement = read_text("claim.statement", *node.find("statement"), faults);
   for (const YamlNode& item : parts->items)
     out.claim.push_back(read_part(item, read_where, faults));
 }

@@ -116,12 +116,8 @@ int schema_command(std::ostream& out) {
 }
 
 int doctor_command(std::ostream& out) {
-  const auto folder = [](const char* variable) {
-    const char* value = std::getenv(variable);
-    return std::filesystem::path(value ? value : "");
-  };
-  out << doctor_report(
-      {.data_root = folder("GPTQ_BENCH_DATA"), .models_root = folder("GPTQ_BENCH_MODELS")});
+  const char* models = std::getenv("GPTQ_BENCH_MODELS");
+  out << doctor_report({.data_root = data_root(), .models_root = models ? models : ""});
   return kExitOk;
 }
 

@@ -142,7 +142,7 @@ int inspect_command(const InspectOptions& options, std::ostream& out) {
   line("bits per weight", number(8 * stored / all));
   line("on disk", size_text(bytes_on_disk(folder)));
 
-  const at::Device device(options.device == "cuda" ? "cuda:0" : options.device);
+  const at::Device device(one_device(options.device));
   const Placed placed(folder, options.checkpoint_format, device);
   out << '\n' << padded("memory of " + device.str(), 28) << padded("predicted", 16) << "measured\n";
   const auto row = [&](const std::string& name, double bytes, const auto& make) {

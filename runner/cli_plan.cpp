@@ -50,7 +50,7 @@ class Estimates {
       : plan_(plan),
         checks_(checks),
         options_(options),
-        here_(capture_environment(options.device == "cuda" ? "cuda:0" : options.device, {})),
+        here_(capture_environment(one_device(options.device), {})),
         earlier_(earlier_records(plan, options)),
         cache_(data_root(), "") {
     run_.device = here_.device;

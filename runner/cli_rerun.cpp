@@ -72,7 +72,7 @@ int rerun_command(const std::string& path, const RunCommandOptions& options, std
 
   RunCommandOptions rerun = options;
   rerun.fresh = true;
-  if (rerun.device.empty()) rerun.device = record.environment.device;
+  rerun.device = one_device(rerun.device.empty() ? record.environment.device : rerun.device);
   if (rerun.output.empty()) rerun.output = "results/rerun-" + cell.id();
   const fs::path target = record_path(rerun.output, cell.id());
   if (fs::weakly_canonical(target) == fs::weakly_canonical(path))

@@ -1,9 +1,10 @@
 // run, and what its relatives share.
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
 #include <set>
 
 #include "common/error.h"
@@ -54,8 +55,6 @@ void write_tables(const fs::path& output) {
 
 }  // namespace
 
-// All plans of the files. Two experiments of one name would write into one folder as one, so that
-// is refused.
 std::vector<Plan> plans_of(const FileOptions& options) {
   PlanOptions plan_options{.methods = quantizers().names(), .evaluators = evaluators().names()};
   parse_shard(options.shard, plan_options);

@@ -1,6 +1,7 @@
 #include "runner/disk_plan.h"
 
 #include "common/error.h"
+#include "common/round_up.h"
 #include "common/text.h"
 #include "runner/environment.h"
 #include "runner/record.h"
@@ -13,14 +14,12 @@ constexpr double kNumber = 0.12345678901234567;
 // What a record holds beside the evaluators' metrics: bits, bytes, and seconds by phase.
 constexpr int kOtherMetrics = 8;
 
-int64_t parts(int64_t count, int64_t size) { return (count + size - 1) / size; }
-
 bool is_quantized(const Cell& cell, const std::string& linear, const LayerChoice& choice) {
   return !choice.skip && choice.method != "none" && glob_match(cell.method().layers, linear);
 }
 
 int64_t groups_of(const QuantConfig& quant, int64_t in) {
-  return quant.group_size < 0 ? 1 : parts(in, quant.group_size);
+  return quant.group_size < 0 ? 1 : divide_up(in, quant.group_size);
 }
 
 // Groups whose columns lie anywhere need an index.
@@ -34,15 +33,15 @@ int64_t kept_bytes(const Cell& cell, const LayerChoice& choice, int64_t in, int6
   if (choice.method == "llm_int8") return in * out + 4 * out;
   const int64_t groups = out * groups_of(quant, in);
   // Two magnitudes and a zero in f32.
-  if (quant.ternary()) return parts(in * out, 8) * 2 + groups * 3 * 4;
+  if (quant.ternary()) return divide_up(in * out, 8) * 2 + groups * 3 * 4;
   // Scales in f32, zero points in bytes.
-  return parts(in * out, 8) * quant.bits + groups * 5 + (has_index(cell, quant) ? 4 * in : 0);
+  return divide_up(in * out, 8) * quant.bits + groups * 5 + (has_index(cell, quant) ? 4 * in : 0);
 }
 
 // As GptqTensors has it.
 int64_t packed_bytes(const QuantConfig& quant, int64_t in, int64_t out) {
   const int64_t groups = groups_of(quant, in);
-  return 4 * parts(in * quant.bits, 32) * out + 4 * parts(out * quant.bits, 32) * groups +
+  return 4 * divide_up(in * quant.bits, 32) * out + 4 * divide_up(out * quant.bits, 32) * groups +
          2 * groups * out + 4 * in;
 }
 

@@ -145,6 +145,10 @@ Environment capture_environment(const std::string& device, const std::vector<std
   return result;
 }
 
+bool same_device(const Environment& a, const Environment& b) {
+  return a.device == b.device && a.gpu == b.gpu && a.cpu == b.cpu && a.threads == b.threads;
+}
+
 std::string device_line(const Environment& environment) {
   if (environment.gpu.empty())
     return environment.cpu + " (" + std::to_string(environment.threads) + " threads)";

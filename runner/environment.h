@@ -38,6 +38,9 @@ Environment capture_environment(const std::string& device, const std::vector<std
 // "NVIDIA H200 (driver 570.1, CUDA 12.8, capability 9.0)" or the CPU's name with its threads.
 std::string device_line(const Environment& environment);
 
+// Whether times of both can be held against each other: device, its name, CPU and threads agree.
+bool same_device(const Environment& a, const Environment& b);
+
 // Resident memory of this process in bytes, now and at its highest; 0 where /proc is absent.
 int64_t resident_bytes();
 int64_t peak_resident_bytes();

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "common/atomic_file.h"
+#include "common/error.h"
 
 namespace gptqb {
 
@@ -27,7 +28,11 @@ std::vector<Record> records_of(const Job& job) {
   for (const PlannedCell& planned : job.plan.cells) {
     const std::filesystem::path path = record_path(job.output, planned.cell.id());
     if (!std::filesystem::exists(path)) continue;
-    records.push_back(record_from_json(read_file(path), path.string()));
+    try {
+      records.push_back(record_from_json(read_file(path), path.string()));
+    } catch (const Error&) {
+      // The tables name it as damaged.
+    }
   }
   return records;
 }

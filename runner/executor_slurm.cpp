@@ -319,7 +319,7 @@ class SlurmExecution {
   void submit(const std::vector<size_t>& unsent, const std::vector<size_t>& again) {
     const size_t k = state_.submissions.size();
     const std::vector<std::vector<size_t>> tasks = tasks_of(unsent, again);
-    state_.submissions.push_back({"", "", tasks});
+    state_.submissions.push_back({"", tasks});
     run_.save(state_);
     std::string array = "--array=0-" + std::to_string(tasks.size() - 1);
     if (job_.plan.executor.workers) array += "%" + std::to_string(*job_.plan.executor.workers);
@@ -333,12 +333,11 @@ class SlurmExecution {
                       {(run_.folder() / "task.sh").string(), std::to_string(k)});
     run_.save(state_);
     try {
-      submission.report = slurm::submit(
+      slurm::submit(
           job_.plan.executor, false,
           {"--dependency=afterany:" + submission.job, "--job-name=" + job_name(k) + "-tables",
            "--output=" + logs + "-tables.log", "--open-mode=append"},
           {(run_.folder() / "tables.sh").string()});
-      run_.save(state_);
     } catch (const Error& error) {
       progress_.note(std::string("no job will rebuild the tables if this process ends first: ") +
                      error.what());

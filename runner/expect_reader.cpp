@@ -5,6 +5,8 @@
 #include <optional>
 
 #include "common/text.h"
+#include "runner/metric_kind.h"
+#include "runner/plain_values.h"
 #include "runner/schema.h"
 
 namespace gptqb {
@@ -12,26 +14,6 @@ namespace gptqb {
 namespace {
 
 using Row = std::vector<std::optional<double>>;
-
-// A finite number, or nothing after a fault.
-std::optional<double> number(const std::string& key, const YamlNode& node, double min,
-                             Faults& faults) {
-  KeySpec spec;
-  spec.key = key;
-  spec.type = KeyType::kFloat;
-  spec.range.min = min;
-  const auto value = convert(spec, node, faults);
-  if (!value) return std::nullopt;
-  return value->get<double>();
-}
-
-std::string text(const std::string& key, const YamlNode& node, Faults& faults) {
-  KeySpec spec;
-  spec.key = key;
-  spec.type = KeyType::kText;
-  const auto value = convert(spec, node, faults);
-  return value ? value->get<std::string>() : "";
-}
 
 // Numbers and, where `gaps`, nulls between them.
 Row numbers(const std::string& key, const YamlNode& node, double min, bool gaps, Faults& faults) {
@@ -42,7 +24,7 @@ Row numbers(const std::string& key, const YamlNode& node, double min, bool gaps,
   }
   for (const YamlNode& item : node.items) {
     const bool gap = gaps && item.kind == YamlNode::Kind::kNull;
-    row.push_back(gap ? std::nullopt : number(key, item, min, faults));
+    row.push_back(gap ? std::nullopt : read_number(key, item, min, faults));
   }
   return row;
 }
@@ -58,27 +40,27 @@ class Entry {
       if (entry.key == "where")
         read_where(entry.value, where_);
       else if (entry.key == "metric")
-        expectation_.metric = text(key, entry.value, faults);
+        expectation_.metric = read_text(key, entry.value, faults);
       else if (entry.key == "value")
-        expectation_.value = number(key, entry.value, any, faults);
+        expectation_.value = read_number(key, entry.value, any, faults);
       else if (entry.key == "along")
-        along_ = text(key, entry.value, faults);
+        along_ = read_text(key, entry.value, faults);
       else if (entry.key == "values")
         values_ = numbers(key, entry.value, any, true, faults);
       else if (entry.key == "tolerance")
         read_tolerance(entry.value);
       else if (entry.key == "at_most")
-        expectation_.at_most = number(key, entry.value, any, faults);
+        expectation_.at_most = read_number(key, entry.value, any, faults);
       else if (entry.key == "at_least")
-        expectation_.at_least = number(key, entry.value, any, faults);
+        expectation_.at_least = read_number(key, entry.value, any, faults);
       else if (entry.key == "source")
-        expectation_.source = text(key, entry.value, faults);
+        expectation_.source = read_text(key, entry.value, faults);
       else if (entry.key == "confidence")
-        expectation_.confidence = text(key, entry.value, faults);
+        expectation_.confidence = read_text(key, entry.value, faults);
       else if (entry.key == "note")
-        expectation_.note = text(key, entry.value, faults);
+        expectation_.note = read_text(key, entry.value, faults);
       else if (entry.key == "variant")
-        expectation_.variant = text(key, entry.value, faults);
+        expectation_.variant = read_text(key, entry.value, faults);
       else
         faults.add(entry.position, key, unknown_name(entry.key, kKeys));
     }
@@ -142,7 +124,7 @@ class Entry {
     }
     relative_ = entry.key == "relative";
     tolerances_ = entry.value.is_list() ? numbers(key, entry.value, 0, false, faults_)
-                                        : Row{number(key, entry.value, 0, faults_)};
+                                        : Row{read_number(key, entry.value, 0, faults_)};
     if (tolerances_.size() == 1) set_tolerance(tolerances_[0], expectation_);
   }
 

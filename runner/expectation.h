@@ -25,11 +25,4 @@ struct Expectation {
   Position position;  // of the entry
 };
 
-// Whether `metric` is a duration: a published one depends on the device, and gets a ratio instead
-// of a verdict.
-inline bool is_time(const std::string& metric) {
-  return metric.starts_with("seconds.") || metric.starts_with("busy_seconds.") ||
-         metric.starts_with("decode.ms_");
-}
-
 }  // namespace gptqb

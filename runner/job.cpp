@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/error.h"
+#include "models/packed_layer.h"
 #include "runner/cell_memory.h"
 #include "runner/record.h"
 
@@ -48,7 +49,7 @@ Json save_to_json(const std::optional<SaveSettings>& save) {
                {"format", nullptr},
                {"shard_bytes", save->shard_bytes},
                {"folder_per_cell", save->folder_per_cell}};
-  if (save->format) json["format"] = *save->format == PackedFormat::kGptq ? "gptq" : "gptq_v2";
+  if (save->format) json["format"] = format_name(*save->format);
   return json;
 }
 
@@ -67,7 +68,7 @@ std::optional<SaveSettings> save_from_json(const Json& json) {
 
 RunOptions run_options(const Job& job) {
   RunOptions options;
-  options.device = job.device == "cuda" ? "cuda:0" : job.device;
+  options.device = one_device(job.device);
   options.output = job.output;
   options.data_root = job.data_root;
   options.base = job.base;

@@ -9,6 +9,7 @@
 #include "models/published_shapes.h"
 #include "runner/cell.h"
 #include "runner/plan.h"
+#include "runner/run.h"
 #include "runner/schema.h"
 
 namespace gptqb {
@@ -96,7 +97,7 @@ void check_kernels(const Plan& plan, const std::string& device, const KernelSour
   for (const PlannedCell& planned : plan.cells)
     if (planned.skip_reason.empty() && planned.cell.measures_kernels())
       check_kernel_bench(kernel_bench_of(planned.cell),
-                         matmul_device(at::Device(device == "cuda" ? "cuda:0" : device)), source);
+                         matmul_device(at::Device(one_device(device))), source);
 }
 
 }  // namespace gptqb

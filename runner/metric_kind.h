@@ -10,6 +10,11 @@ inline bool is_seconds(const std::string& metric) {
   return metric.starts_with("seconds.") || metric.starts_with("busy_seconds.");
 }
 
+// A duration: a published one depends on the device, and gets a ratio instead of a verdict.
+inline bool is_time(const std::string& metric) {
+  return is_seconds(metric) || metric.starts_with("decode.ms_");
+}
+
 // What a device reached or took: another number in each run.
 inline bool is_timed(const std::string& metric) {
   return is_seconds(metric) || metric.starts_with("decode.") || metric.starts_with("kernels.");

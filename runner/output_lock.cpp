@@ -18,9 +18,7 @@ std::string reason(int code) { return std::generic_category().message(code); }
 // 60 bits of a hash: that two names of one folder fall on one byte is next to impossible, and would
 // only make one wait for the other.
 int64_t byte_of(const std::string& name) {
-  Sha256 hash;
-  hash.add(name);
-  return static_cast<int64_t>(std::stoull(hash.hex().substr(0, 15), nullptr, 16));
+  return static_cast<int64_t>(std::stoull(sha256_hex(name).substr(0, 15), nullptr, 16));
 }
 
 struct flock range(short type, int64_t byte) {

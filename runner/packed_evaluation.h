@@ -15,7 +15,8 @@ constexpr double kPackedLossBound = 5e-3;
 // cell's perplexities were taken from, already in `record`. Adds `perplexity_packed.<dataset>` and
 // `packed_difference.<dataset>`: mean and standard error of window loss, packed less dequantized,
 // in nats a token; and a policy that names the kernels. Models of float32 are evaluated in float16,
-// which a note says; where no kernel but an oracle multiplies, a note says why there is no number.
+// which a note says; where no kernel multiplies, a note says why there is no number. Takes the
+// kernel that would be chosen, which for many rows is an oracle, and slow, on GPUs before Hopper.
 // Throws Error if the difference is beyond the bound or not finite.
 void evaluate_saved(const std::filesystem::path& folder, const Cell& cell,
                     const PreparedCell& prepared, const RunOptions& options, Record& record);

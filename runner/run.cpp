@@ -293,6 +293,8 @@ class PlanRun : public CellRunner {
 
 }  // namespace
 
+std::string one_device(const std::string& device) { return device == "cuda" ? "cuda:0" : device; }
+
 void check_device(const std::string& device) {
   if (device == "cpu") return;
   static const std::regex kCuda("cuda(:[0-9]{1,3})?");

@@ -55,6 +55,9 @@ struct RunOutcome {
 // Throws Error if `device` is none of cpu, cuda, cuda:N, or cannot be computed on.
 void check_device(const std::string& device);
 
+// "cuda:0" of "cuda"; others as they are.
+std::string one_device(const std::string& device);
+
 struct CellResult {
   CellOutcome outcome;
   Record record;

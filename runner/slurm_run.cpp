@@ -43,8 +43,7 @@ void SlurmRun::remove() const {
 void SlurmRun::save(const State& state) const {
   Json json = {{"submissions", Json::array()}, {"trials", Json::array()}};
   for (const Submission& each : state.submissions)
-    json["submissions"].push_back(
-        {{"job", each.job}, {"report", each.report}, {"tasks", each.tasks}});
+    json["submissions"].push_back({{"job", each.job}, {"tasks", each.tasks}});
   for (const Trials& each : state.trials)
     json["trials"].push_back({{"lost", each.lost}, {"blocks", each.blocks}});
   write_file_atomically(folder_ / "state.json", json.dump());
@@ -57,7 +56,6 @@ SlurmRun::State SlurmRun::load() const {
     const Json json = Json::parse(read_file(path));
     for (const Json& each : json.at("submissions"))
       state.submissions.push_back({each.at("job").get<std::string>(),
-                                   each.at("report").get<std::string>(),
                                    each.at("tasks").get<std::vector<std::vector<size_t>>>()});
     for (const Json& each : json.at("trials"))
       state.trials.push_back({each.at("lost").get<int64_t>(), each.at("blocks").get<int64_t>()});

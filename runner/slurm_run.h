@@ -14,8 +14,7 @@ namespace gptqb {
 class SlurmRun {
  public:
   struct Submission {
-    std::string job;     // id of the array; empty: sbatch had not answered when this was written
-    std::string report;  // id of the job that rebuilds the tables behind it
+    std::string job;  // id of the array; empty: sbatch had not answered when this was written
     std::vector<std::vector<size_t>> tasks;  // cells of each task of the array
   };
   // How often a cell was lost in a row, and how many blocks it had finished at the last count.

@@ -3,6 +3,10 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
 #include <limits>
 #include <map>
 #include <tuple>
@@ -12,8 +16,8 @@
 #include "methods/quantize_model.h"
 #include "runner/block_timer.h"
 #include "runner/cell_run.h"
+#include "runner/environment.h"
 #include "runner/model_checks.h"
-#include "runner/report/environment_changes.h"
 #include "runner/report/number_format.h"
 
 namespace gptqb {
@@ -101,6 +105,27 @@ double evaluation_seconds(const Cell& cell, PreparedCell& prepared, std::string&
          std::max(0.0, more - first) / (few.tokens - one.tokens) * (all.tokens - one.tokens);
 }
 
+// For what an external program is handed: gone with this object.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "gptq-bench-XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr)
+      throw Error(pattern, std::string("cannot make a folder: ") + std::strerror(errno));
+    path_ = pattern;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
 double quantize_seconds(const Cell& cell, PreparedCell& prepared, const RunOptions& options,
                         std::string& how) {
   if (cell.dense()) return 0;
@@ -109,8 +134,10 @@ double quantize_seconds(const Cell& cell, PreparedCell& prepared, const RunOptio
   PhaseClock clock(prepared.model->device(), "idle");
   Progress& progress = options.progress ? *options.progress : silent_progress();
   BlockTimer timer(progress, prepared.model->device(), /*stop=*/!cell.head().has_value());
+  const ScratchFolder scratch;
   RunOptions timed = options;
   timed.progress = &timer;
+  timed.output = scratch.path();
   try {
     const QuantizeReport report =
         quantize_cell(cell, prepared, nullptr, nullptr, memory, timed, clock);

@@ -15,7 +15,7 @@ namespace gptqb {
 
 struct TimeEstimate {
   double seconds = 0;  // of the whole cell, seconds.cell
-  std::string how;     // "mean of 3 records", "a block and 3 of 40 windows: read 0.1, ..."
+  std::string how;  // "mean of 3 earlier records", "measured: read ..., quantize ... by 2 blocks"
 };
 
 // The mean of `records` that finished in one go on this device, with as many threads, a cell of the
@@ -26,9 +26,10 @@ std::optional<TimeEstimate> estimate_from_records(const Cell& cell,
                                                   const Environment& here);
 
 // Opens and reads what the cell needs, quantizes two of its blocks and evaluates a few windows, all
-// as a run would, and writes nothing. The second block stands for all after it, the third pass of
-// windows for all of its kind; what is small enough is done whole. Throws Error: as prepare_cell()
-// and the run itself; the cell gives blocks settings of their own, so that none stands for all.
+// as a run would, and leaves nothing behind. The second block stands for all after it, the third
+// pass of windows for all of its kind; what is small enough is done whole. Throws Error: as
+// prepare_cell() and the run itself; the cell gives blocks settings of their own, so that none
+// stands for all.
 TimeEstimate measure_time(const Cell& cell, InputCache& cache, const RunOptions& options);
 
 }  // namespace gptqb

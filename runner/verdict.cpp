@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "runner/metric_kind.h"
 #include "runner/report/number_format.h"
 
 namespace gptqb {

@@ -3,7 +3,7 @@ GPTQ_BENCH_TORCH_VERSION=2.11.0
 export GPTQ_BENCH_CACHE="${GPTQ_BENCH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/gptq-bench}"
 GPTQ_BENCH_VENV="$GPTQ_BENCH_CACHE/torch-$GPTQ_BENCH_TORCH_VERSION"
 GPTQ_BENCH_REPORT_VENV="$GPTQ_BENCH_CACHE/report"  # matplotlib for scripts/plots, validators for tests
-export GPTQ_BENCH_LOADERS="${GPTQ_BENCH_LOADERS:-$GPTQ_BENCH_CACHE/loaders-1}"  # the number rises with a version in scripts/setup
+export GPTQ_BENCH_LOADERS="${GPTQ_BENCH_LOADERS:-$GPTQ_BENCH_CACHE/loaders-1}"  # the number rises with tests/loaders/requirements.txt
 export GPTQ_BENCH_MODELS="${GPTQ_BENCH_MODELS:-$GPTQ_BENCH_CACHE/models}"
 # Scripts, not the program, look for evaluation text beside the checkout.
 if [ -d ../shared/data ]; then

@@ -20,20 +20,13 @@ std::vector<Claim> claims_of(const RecordPointers& rows) {
 
 void add_rows(const PartVerdict& part, const std::vector<std::string>& settings,
               ReportTable& table) {
-  for (const Comparison& each : part.comparisons) {
-    const auto named = [&](const Record& record) {
-      std::string text = cell_label(record);
-      for (const std::string& setting : settings)
-        if (const std::string value = record.setting(setting); !value.empty())
-          text += ", " + setting + " " + value;
-      return text;
-    };
+  for (const ClaimComparison& each : part.comparisons) {
     const bool made = each.outcome != ClaimOutcome::kNotRun;
-    table.add_row({part.part->metric, named(*each.of), named(*each.against),
-                   made ? significant_text(each.of_value, 5) : "–",
-                   made ? significant_text(each.against_value, 5) : "–",
-                   made ? estimate_text(each) : "–", bound_text(*part.part),
-                   made ? claim_word(each.outcome) : "not run: " + each.reason});
+    table.add_row(
+        {part.part->metric, cell_words(*each.of, settings), cell_words(*each.against, settings),
+         made ? significant_text(each.of_value, 5) : "–",
+         made ? significant_text(each.against_value, 5) : "–", made ? estimate_text(each) : "–",
+         bound_text(*part.part), made ? claim_word(each.outcome) : "not run: " + each.reason});
   }
 }
 
@@ -51,8 +44,8 @@ std::vector<Section> claim_sections(const RecordPointers& rows) {
     for (const char* title : {"its value", "the other's", "ratio or difference"})
       table.add_column(title, true);
     for (const char* title : {"asked for", "outcome"}) table.add_column(title);
-    for (const PartVerdict& part : verdict.parts)
-      add_rows(part, varying_beside_label(concerned), table);
+    const std::vector<std::string> settings = varying_beside_label(concerned);
+    for (const PartVerdict& part : verdict.parts) add_rows(part, settings, table);
     sections.push_back(
         {"claim",
          "Claim",

@@ -97,9 +97,11 @@ void judge_value(const Record& before, const Metric& old, const Record& after, c
   settle(Change::kWorse, detail);
 }
 
-// By problem, in words.
-std::map<std::string, const KernelRow*> fastest_kernels(const Record& record) {
-  std::map<std::string, const KernelRow*> fastest;
+// The fastest kernel of each problem, in words.
+using FastestKernels = std::map<std::string, const KernelRow*>;
+
+FastestKernels fastest_kernels(const Record& record) {
+  FastestKernels fastest;
   for (const KernelRow& row : record.kernels) {
     const KernelRow*& best =
         fastest[shape_words(row) + ", M " + std::to_string(row.m) + ", " + weight_words(row) +
@@ -109,12 +111,17 @@ std::map<std::string, const KernelRow*> fastest_kernels(const Record& record) {
   return fastest;
 }
 
+std::vector<FastestKernels> fastest_kernels(const Runs& runs) {
+  std::vector<FastestKernels> all;
+  for (const Record* run : runs) all.push_back(fastest_kernels(*run));
+  return all;
+}
+
 // The repetitions of the fastest kernel in each run that has the problem, and the kernels' names.
-TimedSamples kernel_samples(const Runs& runs, const std::string& problem,
+TimedSamples kernel_samples(const std::vector<FastestKernels>& runs, const std::string& problem,
                             std::set<std::string>& names) {
   TimedSamples result;
-  for (const Record* run : runs) {
-    const auto fastest = fastest_kernels(*run);
+  for (const FastestKernels& fastest : runs) {
     const auto found = fastest.find(problem);
     if (found == fastest.end()) continue;
     const KernelRow& row = *found->second;
@@ -183,8 +190,10 @@ class Comparer {
       else
         value(metric, first, after);
     }
-    for (const auto& [problem, row] : fastest_kernels(first))
-      kernel(problem, was, after, comparable);
+    const std::vector<FastestKernels> kernels_was = fastest_kernels(was);
+    const std::vector<FastestKernels> kernels_are = fastest_kernels(after);
+    for (const auto& [problem, row] : kernels_was.front())
+      kernel(start(*after.front(), "us " + problem), problem, kernels_was, kernels_are, comparable);
   }
 
   void only(const Runs& runs, bool before) {
@@ -261,7 +270,6 @@ class Comparer {
 
   void time(const Metric& metric, const Runs& before, const Runs& after, bool comparable) {
     MetricChange change = start(*after.front(), metric.name);
-    change.timed = true;
     const TimedSamples was = metric_samples(before, metric.name);
     const TimedSamples is = metric_samples(after, metric.name);
     std::string refusal = no_verdict(metric.name);
@@ -278,9 +286,9 @@ class Comparer {
   }
 
   // Times of the fastest kernel on one problem, whichever it is.
-  void kernel(const std::string& problem, const Runs& before, const Runs& after, bool comparable) {
-    MetricChange change = start(*after.front(), "us " + problem);
-    change.timed = true;
+  void kernel(MetricChange change, const std::string& problem,
+              const std::vector<FastestKernels>& before, const std::vector<FastestKernels>& after,
+              bool comparable) {
     std::set<std::string> old_names, new_names;
     const TimedSamples was = kernel_samples(before, problem, old_names);
     const TimedSamples is = kernel_samples(after, problem, new_names);

@@ -41,7 +41,6 @@ struct MetricChange {
   std::string after;
   std::string detail;  // how it was judged: "loss +0.012 ± 0.003 nats/token over 149 windows"
   Change change = Change::kSame;
-  bool timed = false;  // a time or a rate
 };
 
 struct Comparison {

@@ -93,8 +93,4 @@ std::vector<EnvironmentChange> environment_changes(const std::vector<Record>& be
   return changes;
 }
 
-bool same_device(const Environment& a, const Environment& b) {
-  return a.device == b.device && a.gpu == b.gpu && a.cpu == b.cpu && a.threads == b.threads;
-}
-
 }  // namespace gptqb

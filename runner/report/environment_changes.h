@@ -20,7 +20,4 @@ struct EnvironmentChange {
 std::vector<EnvironmentChange> environment_changes(const std::vector<Record>& before,
                                                    const std::vector<Record>& after);
 
-// Whether times of both can be held against each other: device, its name, CPU and threads agree.
-bool same_device(const Environment& a, const Environment& b);
-
 }  // namespace gptqb

@@ -1,7 +1,7 @@
-// results.csv: one row a cell. After the columns that docs/architecture.md fixes come, for each
-// metric with an error,
-// `<metric>.stderr`; for each published value `expected.<metric>`; for each dataset `windows.`,
-// `seqlen.`, `loss_vs_dense.` and `loss_vs_rtn.` (mean paired difference in nats a token) with
+// results.csv: one row a cell. After id, experiment, status, reason, settings and metrics come, for
+// each metric with an error, `<metric>.stderr`; for each published value `expected.<metric>`; for
+// each dataset `windows.`, `seqlen.`, `loss_vs_dense.` and `loss_vs_rtn.` (mean paired difference
+// in nats a token) with
 // `.ci95` (half the width of its interval); and the layers that fell back, device and commit.
 #include "runner/report/baseline.h"
 #include "runner/report/csv_table.h"
@@ -53,7 +53,9 @@ void set_dataset(const Record& record, const std::vector<Record>& records,
 std::string render_csv(const ReportData& data) {
   CsvTable table;
   add_columns(data.records, table);
-  const std::vector<std::string> datasets = perplexity_datasets(data.records);
+  std::vector<const Record*> all;
+  for (const Record& record : data.records) all.push_back(&record);
+  const std::vector<std::string> datasets = perplexity_datasets(all);
   for (const Record& record : data.records) {
     table.add_row();
     table.set("cell_id", record.cell_id);

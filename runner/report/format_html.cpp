@@ -12,7 +12,6 @@
 #include "runner/report/report_assets.h"
 #include "runner/report/roofline.h"
 #include "runner/report/sections.h"
-#include "runner/report/settings_summary.h"
 
 namespace gptqb {
 
@@ -83,7 +82,9 @@ std::string figure_of(const std::string& name, const std::string& title, const s
 
 std::string plots_of(const ReportData& data) {
   const std::string inputs =
-      plot_inputs(render_csv(data), layers_csv(data.records), kernels_csv(data.records));
+      data.plots.empty()
+          ? ""
+          : plot_inputs(render_csv(data), layers_csv(data.records), kernels_csv(data.records));
   std::string figures;
   std::string remarks;
   bool stale = false;

@@ -14,15 +14,6 @@ std::string count_chip(const std::string& css, const std::string& sign, int64_t 
          html_escape(word) + "</li>\n";
 }
 
-// The cell in words, with what tells it apart from others of its label.
-std::string cell_words(const Record& record, const std::vector<std::string>& settings) {
-  std::string text = cell_label(record);
-  for (const std::string& key : settings)
-    if (const std::string value = record.setting(key); !value.empty())
-      text += ", " + key + " " + value;
-  return text;
-}
-
 std::string line(const std::string& css, const std::string& sign, const std::string& word,
                  const std::string& what, const std::string& why) {
   return "<li><span class=\"v " + css + "\">" + sign + " " + html_escape(word) + "</span> <b>" +

@@ -8,8 +8,8 @@
 
 namespace gptqb {
 
-// Text that shows as it is, in an attribute too. Text that is not UTF-8 has U+FFFD for what is
-// broken; control characters, which HTML forbids, become spaces.
+// Text that shows as it is, in an attribute too, and in XML. Text that is not UTF-8 has U+FFFD for
+// what is broken; control characters, which HTML forbids, become spaces.
 std::string html_escape(const std::string& text);
 
 // "<span class=...>✓ PASS</span>": a mark and the word, so that nothing hangs on colour.

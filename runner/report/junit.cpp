@@ -3,41 +3,17 @@
 #include <utility>
 
 #include "runner/report/compare.h"
+#include "runner/report/html_text.h"
 
 namespace gptqb {
 namespace {
-
-std::string xml_escape(const std::string& text) {
-  std::string result;
-  for (char letter : text) {
-    switch (letter) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      default:
-        // XML 1.0 has no other control characters, not even escaped.
-        if (static_cast<unsigned char>(letter) >= 0x20) result.push_back(letter);
-        if (letter == '\n' || letter == '\t') result.push_back(' ');
-    }
-  }
-  return result;
-}
 
 // ` name="value"`
 std::string attribute(const std::string& name, const std::string& value) {
   std::string text = " ";
   text += name;
   text += "=\"";
-  text += xml_escape(value);
+  text += html_escape(value);
   text += '"';
   return text;
 }
@@ -62,7 +38,7 @@ std::string test_case(const MetricChange& change) {
   std::string inside;
   if (trips(change.change))
     inside = "<failure" + attribute("type", change_name(change.change)) +
-             attribute("message", message) + ">" + xml_escape(group + ", " + change.metric) +
+             attribute("message", message) + ">" + html_escape(group + ", " + change.metric) +
              "</failure>";
   else if (is_skipped(change.change))
     inside = "<skipped" + attribute("message", message) + "/>";

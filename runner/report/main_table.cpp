@@ -18,12 +18,6 @@ constexpr const char* kLegend =
     "from 0. bits/weight: of the linears of all blocks, with scales, zeros and indices, and dense "
     "ones at the model's width; results.csv has that of the whole model too.";
 
-std::vector<Record> copies(const RecordPointers& rows) {
-  std::vector<Record> result;
-  for (const Record* row : rows) result.push_back(*row);
-  return result;
-}
-
 std::string or_nothing(const std::string& text) { return text.empty() ? kNothing : text; }
 
 std::string group_text(const Record& record) {
@@ -139,7 +133,7 @@ void add_columns(const std::vector<std::string>& settings, const std::vector<std
 
 Section main_section(const RecordPointers& rows, const std::vector<Record>& all) {
   const std::vector<std::string> settings = varying_beside_label(rows);
-  const std::vector<std::string> datasets = perplexity_datasets(copies(rows));
+  const std::vector<std::string> datasets = perplexity_datasets(rows);
   ReportTable table;
   add_columns(settings, datasets, table);
   for (const Record* row : rows) {

@@ -21,8 +21,9 @@ struct PlotFile {
 // outside itself) is refused.
 std::vector<PlotFile> load_plots(const std::filesystem::path& folder);
 
-// Identity of the tables that plots are drawn from: SHA-256 of the bytes of results.csv, layers.csv
-// and kernels.csv one after the other. A plot whose `data-inputs` differs shows something else.
+// Identity of the tables that plots are drawn beside: SHA-256 of the bytes of results.csv,
+// layers.csv and kernels.csv one after the other. A plot whose `data-inputs` differs shows
+// something else.
 std::string plot_inputs(const std::string& results_csv, const std::string& layers_csv,
                         const std::string& kernels_csv);
 

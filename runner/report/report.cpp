@@ -49,11 +49,11 @@ std::vector<std::filesystem::path> write_reports(const std::filesystem::path& ou
   return files;
 }
 
-std::vector<std::string> perplexity_datasets(const std::vector<Record>& records) {
+std::vector<std::string> perplexity_datasets(const std::vector<const Record*>& records) {
   const std::string prefix = "perplexity.";
   std::vector<std::string> result;
-  for (const Record& record : records) {
-    for (const Metric& metric : record.metrics) {
+  for (const Record* record : records) {
+    for (const Metric& metric : record->metrics) {
       if (metric.name.rfind(prefix, 0) != 0) continue;
       const std::string dataset = metric.name.substr(prefix.size());
       if (std::find(result.begin(), result.end(), dataset) == result.end())

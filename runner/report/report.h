@@ -38,6 +38,6 @@ std::vector<std::filesystem::path> write_reports(const std::filesystem::path& ou
                                                  const ReportData& data);
 
 // Datasets of which any record has a perplexity, in the order they first appear.
-std::vector<std::string> perplexity_datasets(const std::vector<Record>& records);
+std::vector<std::string> perplexity_datasets(const std::vector<const Record*>& records);
 
 }  // namespace gptqb

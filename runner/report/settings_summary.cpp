@@ -88,4 +88,12 @@ std::string cell_label(const Record& record) {
   return label;
 }
 
+std::string cell_words(const Record& record, const std::vector<std::string>& settings) {
+  std::string text = cell_label(record);
+  for (const std::string& key : settings)
+    if (const std::string value = record.setting(key); !value.empty())
+      text += ", " + key + " " + value;
+  return text;
+}
+
 }  // namespace gptqb

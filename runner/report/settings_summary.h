@@ -29,4 +29,7 @@ std::vector<std::vector<const Record*>> alike_but_for(const std::vector<const Re
 // "gptq 4 bits, groups of 128" of a record; "none" for the dense model.
 std::string cell_label(const Record& record);
 
+// The label, then those of `settings` that the record has: ", method.damping 0.01".
+std::string cell_words(const Record& record, const std::vector<std::string>& settings);
+
 }  // namespace gptqb

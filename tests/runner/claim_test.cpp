@@ -54,7 +54,7 @@ TEST(Claim, TheWholePairedIntervalMustLieWithinTheBounds) {
   ClaimVerdict verdict = judged(ratio, records);
   EXPECT_EQ(verdict.word, "holds");
   ASSERT_EQ(verdict.parts[0].comparisons.size(), 1u);
-  const Comparison& made = verdict.parts[0].comparisons[0];
+  const ClaimComparison& made = verdict.parts[0].comparisons[0];
   EXPECT_NEAR(made.estimate, std::exp(0.1), 1e-12);
   EXPECT_NEAR(*made.low, std::exp(0.1 - 0.012992), 1e-6);
   EXPECT_NEAR(*made.high, std::exp(0.1 + 0.012992), 1e-6);

@@ -16,6 +16,7 @@
 #include "tests/runner/record_samples.h"
 #include "tests/runner/run_program.h"
 #include "tests/runner/spawned_program.h"
+#include "tests/runner/tiny_sweep.h"
 #include "tests/support/temporary_folder.h"
 
 namespace gptqb {
@@ -141,6 +142,17 @@ TEST_F(Estimates, OfTimeAreMeasuredOrNotGiven) {
             kExitBadInput);
   const Record record = load_records(out).records.at(0);
   EXPECT_TRUE(find_metric(record, "seconds.quantize_planned").has_value());
+}
+
+// What an external program is handed for it goes where it hinders nobody, and goes away.
+TEST_F(Estimates, MeasuringLeavesNothingBehind) {
+  const auto here = fs::current_path() / "work";
+  ASSERT_FALSE(fs::exists(here)) << here;
+  const std::string script = temporary_.write("fails.sh", "exit 3\n").string();
+  const test::Outcome outcome =
+      run_program({"plan", write(test::sweep_of_script(script, "[external]")), "--measure"});
+  EXPECT_THAT(outcome.out, HasSubstr("exit status 3"));
+  EXPECT_FALSE(fs::exists(here));
 }
 
 TEST_F(Estimates, OfTimeComeFromRecordsOfCellsLikeIt) {

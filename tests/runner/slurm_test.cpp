@@ -226,17 +226,8 @@ TEST_F(Slurm, OnRequestCtrlCCancelsTheJobs) {
 TEST_F(Slurm, TriesAreBoundedAndRefusalsAreShown) {
   const fs::path script = temporary_.write(
       "crash.sh", "echo 'about to crash' > /proc/$PPID/fd/2\nkill -s SEGV $PPID\n");
-  write_file_atomically(
-      folder_ / "sweep.yaml",
-      "name: crash\n"
-      "model: {synthetic: {architecture: llama, hidden_size: 32, intermediate_size: 64, heads: 2, "
-      "layers: 1, vocab_size: 100}, dtype: float32}\n"
-      "calibration: {dataset: random, samples: 2, seqlen: 16, heldout: 1}\n"
-      "method: {command: \"sh " +
-          script.string() +
-          "\"}\n"
-          "quant: {group_size: 8}\n"
-          "sweep: {method.name: [external, rtn]}\n");
+  write_file_atomically(folder_ / "sweep.yaml",
+                        test::sweep_of_script(script.string(), "[external, rtn]"));
   const fs::path output = folder_ / "crash";
   EXPECT_EQ(run_spawned(command(output), log()), kExitFailed) << printed();
   const std::vector<Record> records = load_records(output).records;

@@ -26,4 +26,19 @@ inline std::string tiny_sweep(const std::string& more = "") {
          more;
 }
 
+// A sweep over `methods` whose external program is `script`, for cells that take their process
+// down.
+inline std::string sweep_of_script(const std::string& script, const std::string& methods) {
+  return "name: crash\n"
+         "model: {synthetic: {architecture: llama, hidden_size: 32, intermediate_size: 64, heads: "
+         "2, layers: 1, vocab_size: 100}, dtype: float32}\n"
+         "calibration: {dataset: random, samples: 2, seqlen: 16, heldout: 1}\n"
+         "method: {command: \"sh " +
+         script +
+         "\"}\n"
+         "quant: {group_size: 8}\n"
+         "sweep: {method.name: " +
+         methods + "}\n";
+}
+
 }  // namespace gptqb::test

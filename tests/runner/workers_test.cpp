@@ -165,17 +165,8 @@ TEST_F(Workers, ACrashIsTheFailureOfOneCell) {
   const fs::path script = temporary_.write(
       "crash.sh", "echo 'about to crash' > /proc/$PPID/fd/2\nkill -s $SIGNAL_OF_CELL $PPID\n");
   const fs::path output = folder_ / "crash";
-  write_file_atomically(
-      folder_ / "sweep.yaml",
-      "name: crash\n"
-      "model: {synthetic: {architecture: llama, hidden_size: 32, intermediate_size: 64, heads: 2, "
-      "layers: 1, vocab_size: 100}, dtype: float32}\n"
-      "calibration: {dataset: random, samples: 2, seqlen: 16, heldout: 1}\n"
-      "method: {command: \"sh " +
-          script.string() +
-          "\"}\n"
-          "quant: {group_size: 8}\n"
-          "sweep: {method.name: [external, none, rtn, gptq]}\n");
+  write_file_atomically(folder_ / "sweep.yaml",
+                        test::sweep_of_script(script.string(), "[external, none, rtn, gptq]"));
   const std::vector<std::pair<std::string, std::string>> signals = {
       {"SEGV", "signal 11 (Segmentation fault). The end of what it printed: about to crash"},
       {"KILL", "signal 9 (Killed). The system kills so where memory runs out"}};
@@ -234,7 +225,7 @@ TEST_F(Workers, ATaskThatRunsTwiceAtOnceDoesItsCellsOnce) {
   const SlurmRun run = SlurmRun::of(job);
   EXPECT_FALSE(run.exists());
   run.create(job);
-  run.save({.submissions = {{"1", "2", {{0, 1, 2, 3}}}}, .trials = {{}, {}, {}, {}}});
+  run.save({.submissions = {{"1", {{0, 1, 2, 3}}}}, .trials = {{}, {}, {}, {}}});
   EXPECT_TRUE(run.exists());
   const std::vector<std::string> task = {
       "worker", "--run", run.folder().string(), "--submission", "0", "--task", "0"};
