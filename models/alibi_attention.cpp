@@ -89,13 +89,41 @@ at::Tensor AlibiAttention::mix_queries(const at::Tensor& fused, int64_t queries)
   return mixed.view({sequences, seqlen, heads_ * head_dim});
 }
 
+at::Tensor AlibiAttention::mix_cached(const at::Tensor& fused, KvCache& cache, int64_t block,
+                                      at::ScalarType scores) {
+  const int64_t sequences = fused.size(0);
+  const int64_t count = fused.size(1);
+  const at::Tensor parts = parts_of(fused);
+  const int64_t head_dim = parts.size(4);
+  const int64_t reach = cache.reach();
+  cache.put(block, parts[1], parts[2]);
+  const auto matrices = [&](const at::Tensor& x) { return x.flatten(0, 1).to(scores); };
+  if (!cached_bias_.defined() || cached_bias_.size(2) < reach ||
+      cached_bias_.scalar_type() != scores)
+    cached_bias_ = bias_of(cache.allocated_positions(), scores);
+  const at::Tensor bias = cached_bias_.narrow(2, 0, reach).repeat({sequences, 1, 1});
+  const at::Tensor weighed =
+      at::baddbmm(bias, matrices(parts[0]), matrices(cache.keys(block)).transpose(1, 2),
+                  /*beta=*/1, /*alpha=*/score_scale(head_dim))
+          .add_(cache.mask());
+  const at::Tensor shares = at::softmax(weighed, -1, at::kFloat).to(fused.scalar_type());
+  return at::bmm(shares, cache.values(block).flatten(0, 1))
+      .view({sequences, heads_, count, head_dim})
+      .transpose(1, 2)
+      .reshape({sequences, count, heads_ * head_dim});
+}
+
 // Made once for a length. The bias is slope x position of the key, not the distance to the query:
 // softmax makes them equal, rounding to half precision does not, and BLOOM was trained and
 // published with this form.
 void AlibiAttention::prepare(int64_t seqlen) {
   if (bias_.defined() && bias_.size(2) == seqlen) return;
-  const at::Tensor keys = at::arange(seqlen, at::TensorOptions(at::kLong).device(device_));
-  bias_ = (alibi_slopes(heads_, device_).view({-1, 1, 1}) * keys).to(dtype_);
+  bias_ = bias_of(seqlen, dtype_);
+}
+
+at::Tensor AlibiAttention::bias_of(int64_t positions, at::ScalarType dtype) const {
+  const at::Tensor keys = at::arange(positions, at::TensorOptions(at::kLong).device(device_));
+  return (alibi_slopes(heads_, device_).view({-1, 1, 1}) * keys).to(dtype);
 }
 
 at::Tensor AlibiAttention::parts_of(const at::Tensor& fused) const {

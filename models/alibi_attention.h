@@ -10,6 +10,8 @@
 
 #include <cstdint>
 
+#include "models/kv_cache.h"
+
 namespace gptqb {
 
 class AlibiAttention {
@@ -31,16 +33,23 @@ class AlibiAttention {
   // computed, queries, keys and values are not copied. The same roundings; sums in another order.
   at::Tensor mix_queries(const at::Tensor& fused, int64_t queries);
 
+  // The same for tokens behind those of a cache, whose keys and values `block` of the cache takes
+  // first. `scores`: the model's dtype, or float32 to round as a fused attention does.
+  at::Tensor mix_cached(const at::Tensor& fused, KvCache& cache, int64_t block,
+                        at::ScalarType scores);
+
  private:
   void prepare(int64_t seqlen);
+  at::Tensor bias_of(int64_t positions, at::ScalarType dtype) const;
   // q, k, v [3, sequences, heads, seqlen, head_dim], a view.
   at::Tensor parts_of(const at::Tensor& fused) const;
 
   int64_t heads_;
   at::ScalarType dtype_;
   at::Device device_;
-  at::Tensor bias_;   // [heads, 1, seqlen] in the model's dtype
-  at::Tensor ahead_;  // bool [seqlen, seqlen]: keys that lie ahead of a query
+  at::Tensor bias_;         // [heads, 1, seqlen] in the model's dtype
+  at::Tensor cached_bias_;  // [heads, 1, positions of a cache] in the dtype of its scores
+  at::Tensor ahead_;        // bool [seqlen, seqlen]: keys that lie ahead of a query
 };
 
 }  // namespace gptqb

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "methods/block_model.h"
+#include "models/kv_cache.h"
 #include "models/synthetic_model.h"
 #include "models/weight_source.h"
 
@@ -24,6 +25,16 @@ class CausalLm : public BlockModel {
   virtual std::string architecture() const = 0;
   // Keys and values that one token adds to a cache, in all blocks together.
   virtual int64_t cached_per_token() const { return 0; }
+  // The cache that `batch` sequences of up to `positions` tokens need, in the model's dtype. Throws
+  // Error if the model has fewer positions.
+  virtual CacheShape cache_shape(int64_t batch, int64_t positions) const;
+  // Hidden states [batch, count, hidden] that leave the last block for `ids` i64 [batch, count],
+  // which follow what `cache` holds; the cache then holds them too. Nothing waits for the device if
+  // `ids` are on it and blocks are held; ids on the host are checked. Throws Error as embed, or if
+  // the cache is full.
+  virtual at::Tensor run_cached(const at::Tensor& ids, KvCache& cache);
+  // From now on all blocks stay on the device, and load_block only says which one is meant.
+  virtual void hold_blocks() {}
   // Ids the config names; empty if it names none.
   virtual std::optional<int64_t> bos_token_id() const = 0;
   virtual std::optional<int64_t> eos_token_id() const = 0;

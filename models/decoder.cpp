@@ -236,6 +236,11 @@ void Decoder::load_block(int64_t block) {
     throw Error("load_block", "expected a block in 0 .. " + std::to_string(block_count() - 1) +
                                   ", got " + std::to_string(block));
   if (block == loaded_block_) return;
+  if (!held_.empty()) {
+    put_back();
+    take_held(block);
+    return;
+  }
   auto read = ahead_.take(block);
   release_block();
   const auto start = std::chrono::steady_clock::now();
@@ -290,7 +295,41 @@ void Decoder::read_ahead(int64_t block) {
   });
 }
 
+void Decoder::hold_blocks() {
+  if (!held_.empty()) return;
+  release_block();
+  std::vector<HeldBlock> blocks;
+  for (int64_t block = 0; block < block_count(); ++block) {
+    load_block(block);
+    blocks.push_back({std::move(block_), std::move(block_int8_), std::move(block_packed_)});
+    // What was moved from is left as it may be.
+    block_.clear();
+    block_int8_.clear();
+    block_packed_.clear();
+  }
+  ahead_.drop();
+  loaded_block_ = -1;
+  held_ = std::move(blocks);
+}
+
+void Decoder::put_back() {
+  if (loaded_block_ >= 0)
+    held_[loaded_block_] = {std::move(block_), std::move(block_int8_), std::move(block_packed_)};
+  block_.clear();
+  block_int8_.clear();
+  block_packed_.clear();
+  loaded_block_ = -1;
+}
+
+void Decoder::take_held(int64_t block) {
+  block_ = std::move(held_[block].tensors);
+  block_int8_ = std::move(held_[block].int8);
+  block_packed_ = std::move(held_[block].packed);
+  loaded_block_ = block;
+}
+
 void Decoder::release_block() {
+  if (!held_.empty()) return put_back();
   ahead_.drop();
   block_.clear();
   block_int8_.clear();
@@ -421,9 +460,45 @@ at::Tensor Decoder::checked_ids(const at::Tensor& ids) const {
 
 at::Tensor Decoder::gather_rows(const std::string& name, const at::Tensor& ids) {
   if (name == facts_.embedding && embedding_.defined())
-    return at::embedding(embedding_, ids).to(device_);
+    return at::embedding(embedding_, ids.to(embedding_.device())).to(device_);
   // The whole table is cast only where the head needs it.
   return weights_->rows(name, ids, dtype_, device_);
+}
+
+at::Tensor Decoder::device_rows(const std::string& name, const at::Tensor& ids) {
+  if (name == facts_.embedding && embedding_.defined()) {
+    embedding_ = embedding_.to(device_);
+    return at::embedding(embedding_, ids);
+  }
+  return at::embedding(end_tensor(name), ids);
+}
+
+CacheShape Decoder::cache_shape(int64_t batch, int64_t positions) const {
+  if (positions > max_positions())
+    throw Error("cache of keys and values", "expected at most " + std::to_string(max_positions()) +
+                                                " positions, which the model has, got " +
+                                                std::to_string(positions));
+  return {.blocks = block_count(),
+          .batch = batch,
+          .kv_heads = facts_.kv_heads,
+          .positions = positions,
+          .head_dim = facts_.head_dim};
+}
+
+at::Tensor Decoder::run_cached(const at::Tensor& ids, KvCache& cache) {
+  const at::Tensor words = ids.is_cpu() ? checked_ids(ids).to(device_) : ids;
+  cache.extend(words.size(1));
+  struct Attached {
+    KvCache*& where;
+    ~Attached() { where = nullptr; }
+  } attached{cache_};
+  cache_ = &cache;
+  at::Tensor hidden = embed_at(words, cache.positions());
+  for (int64_t block = 0; block < block_count(); ++block) {
+    load_block(block);
+    hidden = run_block(hidden);
+  }
+  return hidden;
 }
 
 const at::Tensor& Decoder::end_tensor(const std::string& name) {

@@ -29,7 +29,8 @@ struct DecoderFacts {
   bool tied_head = false;
   int64_t vocab_size = 0;
   int64_t max_positions = 0;
-  int64_t kv_width = 0;  // keys and values of one token in one block
+  int64_t kv_heads = 0;  // heads of keys, and of values
+  int64_t head_dim = 0;
   // For planning memory: see ModelSizes.
   int64_t activation_copies = 1;
   int64_t scores_at_once = 0;
@@ -55,7 +56,12 @@ class Decoder : public CausalLm {
   at::Device device() const override { return device_; }
   int64_t vocab_size() const override { return facts_.vocab_size; }
   int64_t max_positions() const override { return facts_.max_positions; }
-  int64_t cached_per_token() const override { return facts_.kv_width * facts_.table.blocks; }
+  int64_t cached_per_token() const override {
+    return 2 * facts_.kv_heads * facts_.head_dim * facts_.table.blocks;
+  }
+  CacheShape cache_shape(int64_t batch, int64_t positions) const override;
+  at::Tensor run_cached(const at::Tensor& ids, KvCache& cache) override;
+  void hold_blocks() override;
   std::string architecture() const override { return facts_.architecture; }
   std::optional<int64_t> bos_token_id() const override { return bos_token_id_; }
   std::optional<int64_t> eos_token_id() const override { return eos_token_id_; }
@@ -96,6 +102,14 @@ class Decoder : public CausalLm {
   at::Tensor checked_ids(const at::Tensor& ids) const;
   // Rows of a table that stays on the host, in the model's dtype on its device.
   at::Tensor gather_rows(const std::string& name, const at::Tensor& ids);
+  // The same of a table on the device, kept there: rows of `ids`, on the device and unchecked.
+  at::Tensor device_rows(const std::string& name, const at::Tensor& ids);
+  // What enters block 0 for `ids` i64 [batch, count] at `positions` i64 [count], both on the device
+  // and unchecked.
+  virtual at::Tensor embed_at(const at::Tensor& ids, const at::Tensor& positions) = 0;
+  // While blocks run in run_cached: what they put keys and values into, and attend to; else null.
+  KvCache* cache() const { return cache_; }
+  int64_t loaded_block() const { return loaded_block_; }
   // A tensor outside the blocks, in the model's dtype on its device; kept there from its first use
   // on.
   const at::Tensor& end_tensor(const std::string& name);
@@ -126,6 +140,9 @@ class Decoder : public CausalLm {
   // Whether a tensor computes as its source has it.
   bool as_loaded(int64_t block, const std::string& name, const std::string& full_name) const;
   void read_ahead(int64_t block);
+  // Of held blocks: puts the loaded one back; takes `block`.
+  void put_back();
+  void take_held(int64_t block);
   at::Tensor load_to_device(const std::string& name);
   // Whether the head computes with the embedding's tensor.
   bool tied() const { return facts_.tied_head && !head_.defined() && !embedding_.defined(); }
@@ -141,13 +158,21 @@ class Decoder : public CausalLm {
   std::map<std::string, at::Tensor> divided_;   // norms and biases, by full name, on the host
   std::map<std::string, at::Tensor> divisors_;  // of activations by full name, on the device
   at::Tensor head_;       // replaced head, on the device; undefined: as loaded
-  at::Tensor embedding_;  // replaced embedding, on the host; undefined: as loaded
+  at::Tensor embedding_;  // replaced embedding, on the host or where device_rows put it; undefined:
+                          // as loaded
   int64_t loaded_block_ = -1;
   std::map<std::string, at::Tensor> block_;       // by name within the block, on the device
   std::map<std::string, Int8Linear> block_int8_;  // the same for linears that round their inputs
   std::unique_ptr<PackedProducts> products_;      // null: packed linears are dequantized
   std::map<std::string, PackedLinear> block_packed_;  // the same for linears computed from codes
-  double read_seconds_ = 0;                           // in load_block
+  struct HeldBlock {
+    std::map<std::string, at::Tensor> tensors;
+    std::map<std::string, Int8Linear> int8;
+    std::map<std::string, PackedLinear> packed;
+  };
+  std::vector<HeldBlock> held_;  // all blocks, the loaded one's place empty; or none
+  KvCache* cache_ = nullptr;     // of the run_cached that is under way
+  double read_seconds_ = 0;      // in load_block
   bool reads_ahead_ = false;
   ReadAhead ahead_;  // its thread uses what stands above
 };

@@ -43,6 +43,8 @@ class RotaryTable {
 
   // Rotates `x` [sequences, seqlen, heads, head_dim] by positions 0 .. seqlen-1; a new tensor.
   at::Tensor rotate(const at::Tensor& x);
+  // By `positions` i64 [seqlen] on the device, all below `bound`; does not wait for the device.
+  at::Tensor rotate_at(const at::Tensor& x, const at::Tensor& positions, int64_t bound);
 
  private:
   void grow(int64_t positions);

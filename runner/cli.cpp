@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <iostream>
 
 #include "common/error.h"
 #include "common/progress.h"
@@ -143,6 +144,37 @@ void add_quantize_options(CLI::App& command, QuantizeCommandOptions& options) {
   command.add_flag("--fresh", options.run.fresh, "quantize again what is finished");
 }
 
+void add_generate_options(CLI::App& command, GenerateOptions& options) {
+  const auto value = [&](const char* name, auto& target, const char* help) {
+    return command.add_option(name, target, help)->capture_default_str();
+  };
+  command.add_option("model", options.folder, "Hugging Face folder, dense or packed")->required();
+  command.add_option("prompt", options.prompt, "text to go on from; -: standard input");
+  command.add_option("--prompt-file", options.prompt_file,
+                     "file that holds the prompt, every byte of it; -: standard input");
+  value("--max-tokens", options.max_tokens, "tokens to write at most");
+  value("--temperature", options.sampling.temperature,
+        "logits are divided by it before a token is drawn; 0: the likeliest token");
+  value("--top-k", options.sampling.top_k, "draw from the k likeliest tokens; 0: from all");
+  value("--top-p", options.sampling.top_p,
+        "draw from the fewest likeliest tokens that make up this share");
+  value("--seed", options.sampling.seed, "of the draws");
+  command.add_option("--stop", options.stops, "end before this text; repeatable")
+      ->allow_extra_args(false);
+  command.add_flag("--no-special-tokens", options.no_special_tokens,
+                   "put no start token before the prompt, where the tokenizer does");
+  value("--device", options.device, "cpu, cuda or cuda:N");
+  value("--dtype", options.dtype, "auto, float16, bfloat16 or float32");
+  value(
+      "--backend", options.backend,
+      "packed: packed weights are multiplied from their codes; dense: they are dequantized; auto: "
+      "packed where the folder is packed and the dtype has 16 bits")
+      ->check(CLI::IsMember({"auto", "packed", "dense"}));
+  value("--checkpoint-format", options.checkpoint_format,
+        "how a packed folder is read, against its own label")
+      ->check(CLI::IsMember({"auto", "gptq", "gptq_v2", "compressed-tensors"}));
+}
+
 void add_compare_options(CLI::App& command, CompareCommandOptions& options) {
   CompareOptions& compare = options.compare;
   command
@@ -228,6 +260,12 @@ int command_line(const std::vector<std::string>& args, std::ostream& out, std::o
     inspect_options.checkpoint_format = checkpoint_format;
     code = inspect_command(inspect_options, out);
   });
+
+  CLI::App* generate = app.add_subcommand(
+      "generate", "write text behind a prompt; text to stdout as it comes, times to stderr");
+  GenerateOptions generate_options;
+  add_generate_options(*generate, generate_options);
+  generate->callback([&] { code = generate_command(generate_options, std::cin, out, err); });
 
   CLI::App* validate = app.add_subcommand(
       "validate", "look through a packed checkpoint; one line per fault, exit 1 if there is one");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <istream>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "eval/kernel_bench.h"
+#include "eval/token_sampler.h"
 #include "runner/plan.h"
 #include "runner/report/compare.h"
 
@@ -86,6 +88,20 @@ struct InspectOptions {
   bool measure = false;  // puts the tensors there
 };
 
+struct GenerateOptions {
+  std::string folder;
+  std::optional<std::string> prompt;  // "-": standard input
+  std::string prompt_file;            // instead of it; "-": standard input
+  int64_t max_tokens = 128;
+  SamplingOptions sampling;
+  std::vector<std::string> stops;
+  bool no_special_tokens = false;
+  std::string device = "cpu";
+  std::string dtype = "auto";
+  std::string backend = "auto";
+  std::string checkpoint_format = "auto";
+};
+
 struct PlanCommandOptions {
   FileOptions files;
   std::string device = "cpu";  // what estimates are for
@@ -118,6 +134,9 @@ int bench_command(const BenchCommandOptions& options, std::ostream& out, std::os
 int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, std::ostream& out,
               std::ostream& err);
 int inspect_command(const InspectOptions& options, std::ostream& out);
+// Writes nothing but the text to `out`, and a line break behind it.
+int generate_command(const GenerateOptions& options, std::istream& in, std::ostream& out,
+                     std::ostream& err);
 int validate_command(const std::string& folder, const std::string& checkpoint_format,
                      const std::string& dense, std::ostream& out);
 int convert_command(const std::string& folder, const std::string& checkpoint_format,

@@ -91,7 +91,8 @@ DecoderFacts bloom_facts(const BloomConfig& config, bool reference_forward) {
   facts.tied_head = config.tied_head;
   facts.vocab_size = config.vocab_size;
   facts.max_positions = config.max_positions;
-  facts.kv_width = 2 * config.hidden;
+  facts.kv_heads = config.heads;
+  facts.head_dim = config.hidden / config.heads;
   facts.activation_copies = 3;  // bloom_gelu: what goes in and comes out, and two factors
   facts.scores_at_once = AlibiAttention::kScoresAtOnce;
   facts.heads = config.heads;
@@ -134,6 +135,10 @@ class Bloom : public Decoder {
   at::Tensor embed(const at::Tensor& ids) override {
     return end_norm(gather_rows(named("word_embeddings.weight"), checked_ids(ids)),
                     "word_embeddings_layernorm");
+  }
+
+  at::Tensor embed_at(const at::Tensor& ids, const at::Tensor&) override {
+    return end_norm(device_rows(named("word_embeddings.weight"), ids), "word_embeddings_layernorm");
   }
 
   BlockActivations begin(const at::Tensor& hidden) override {
@@ -206,6 +211,9 @@ class Bloom : public Decoder {
   }
 
   at::Tensor attention(const at::Tensor& fused) {
+    if (cache() != nullptr)
+      return attention_.mix_cached(fused, *cache(), loaded_block(),
+                                   fused_attention_ ? at::kFloat : dtype());
     return fused_attention_ ? fused_attention_->mix(fused) : attention_.mix(fused);
   }
 

@@ -82,7 +82,8 @@ DecoderFacts llama_facts(const LlamaConfig& config) {
   facts.tied_head = config.tied_head;
   facts.vocab_size = config.vocab_size;
   facts.max_positions = config.max_positions;
-  facts.kv_width = 2 * kv_rows;
+  facts.kv_heads = config.kv_heads;
+  facts.head_dim = config.head_dim;
 
   facts.table = {.prefix = "model.", .other_prefixes = {""}, .blocks = config.blocks, .specs = {}};
   facts.add(facts.embedding, {config.vocab_size, config.hidden});
@@ -109,6 +110,10 @@ class Llama : public Decoder {
 
   at::Tensor embed(const at::Tensor& ids) override {
     return gather_rows("model.embed_tokens.weight", checked_ids(ids));
+  }
+
+  at::Tensor embed_at(const at::Tensor& ids, const at::Tensor&) override {
+    return device_rows("model.embed_tokens.weight", ids);
   }
 
   BlockActivations begin(const at::Tensor& hidden) override {
@@ -167,6 +172,12 @@ class Llama : public Decoder {
     return rms_norm(x, scale, config_.norm_epsilon);
   }
 
+  at::Tensor rotate(const at::Tensor& x) {
+    return cache() == nullptr
+               ? rotary_.rotate(x)
+               : rotary_.rotate_at(x, cache()->positions(), cache()->shape().positions);
+  }
+
   // Input of q, k, v [sequences, seqlen, hidden] -> input of o [sequences, seqlen, heads *
   // head_dim].
   at::Tensor attention(const at::Tensor& x) {
@@ -175,10 +186,10 @@ class Llama : public Decoder {
     const auto split = [&](const char* name, int64_t heads) {
       return linear(name, x).view({sequences, seqlen, heads, config_.head_dim});
     };
-    const at::Tensor q = rotary_.rotate(split("self_attn.q_proj", config_.heads)).transpose(1, 2);
-    const at::Tensor k =
-        rotary_.rotate(split("self_attn.k_proj", config_.kv_heads)).transpose(1, 2);
+    const at::Tensor q = rotate(split("self_attn.q_proj", config_.heads)).transpose(1, 2);
+    const at::Tensor k = rotate(split("self_attn.k_proj", config_.kv_heads)).transpose(1, 2);
     const at::Tensor v = split("self_attn.v_proj", config_.kv_heads).transpose(1, 2);
+    if (cache() != nullptr) return cached_attention(*cache(), loaded_block(), q, k, v, {});
     const at::Tensor mixed = at::scaled_dot_product_attention(
         q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0, /*is_causal=*/true, /*scale=*/{},
         /*enable_gqa=*/config_.kv_heads != config_.heads);

@@ -66,7 +66,8 @@ DecoderFacts opt_facts(const OptConfig& config) {
   facts.tied_head = config.tied_head;
   facts.vocab_size = config.vocab_size;
   facts.max_positions = config.max_positions;
-  facts.kv_width = 2 * config.hidden;
+  facts.kv_heads = config.heads;
+  facts.head_dim = config.hidden / config.heads;
 
   facts.table = {
       .prefix = root, .other_prefixes = {"decoder."}, .blocks = config.blocks, .specs = {}};
@@ -103,6 +104,12 @@ class Opt : public Decoder {
     at::Tensor hidden = gather_rows(named("embed_tokens.weight"), words);
     if (config_.projects()) hidden = at::linear(hidden, end_tensor(named("project_in.weight")));
     return hidden + gather_rows(named("embed_positions.weight"), rows);
+  }
+
+  at::Tensor embed_at(const at::Tensor& ids, const at::Tensor& positions) override {
+    at::Tensor hidden = device_rows(named("embed_tokens.weight"), ids);
+    if (config_.projects()) hidden = at::linear(hidden, end_tensor(named("project_in.weight")));
+    return hidden + device_rows(named("embed_positions.weight"), positions + kPositionOffset);
   }
 
   BlockActivations begin(const at::Tensor& hidden) override {
@@ -179,6 +186,8 @@ class Opt : public Decoder {
     const at::Tensor q = split(linear("self_attn.q_proj", x).mul_(scale));
     const at::Tensor k = split(linear("self_attn.k_proj", x));
     const at::Tensor v = split(linear("self_attn.v_proj", x));
+    if (cache() != nullptr)
+      return cached_attention(*cache(), loaded_block(), q, k, v, /*scale=*/1.0);
     const at::Tensor mixed =
         at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true, /*scale=*/1.0);
     return mixed.transpose(1, 2).reshape({x.size(0), x.size(1), config_.hidden});
