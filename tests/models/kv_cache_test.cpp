@@ -41,19 +41,19 @@ at::Tensor recomputed(CausalLm& model, const at::Tensor& ids) {
 struct Writing {
   int64_t steps = 8;
   int64_t chunk = 1 << 20;
-  double tolerance = 2e-5;  // of the largest logit, at least of 1
+  double tolerance = 5e-6;  // of the largest logit
 };
 
 // Tokens must agree wherever the oracle's two best logits are further apart than both may err,
-// which in float32 is everywhere.
-void expect_same_writing(CausalLm& model, const at::Tensor& prompt, const Writing& writing) {
+// which in float32 is everywhere. Returns how many tokens were not decided so.
+int64_t expect_same_writing(CausalLm& model, const at::Tensor& prompt, const Writing& writing) {
   KvCache cache = cache_for(model, prompt.size(0), prompt.size(1) + writing.steps);
   at::Tensor ids = prompt;
   at::Tensor got = prefill(model, cache, prompt, writing.chunk);
   int64_t undecided = 0;
   for (int64_t step = 0; step < writing.steps; ++step) {
     const at::Tensor wanted = recomputed(model, ids).to(at::kDouble);
-    const double allowed = writing.tolerance * std::max(1.0, wanted.abs().max().item<double>());
+    const double allowed = writing.tolerance * wanted.abs().max().item<double>();
     EXPECT_LE(largest_difference(got, wanted), allowed) << "step " << step;
     const at::Tensor next = wanted.argmax(-1, /*keepdim=*/true);
     const at::Tensor best = std::get<0>(wanted.topk(2, -1));
@@ -64,8 +64,10 @@ void expect_same_writing(CausalLm& model, const at::Tensor& prompt, const Writin
     ids = at::cat({ids, next}, 1);
     if (step + 1 < writing.steps) got = model.logits(model.run_cached(next, cache)).squeeze(1);
   }
-  EXPECT_LE(4 * undecided, writing.steps * prompt.size(0)) << "too few tokens tell anything";
-  if (model.dtype() == at::kFloat) EXPECT_EQ(undecided, 0);
+  if (model.dtype() == at::kFloat) {
+    EXPECT_EQ(undecided, 0);
+  }
+  return undecided;
 }
 
 // Of a golden model, with room for longer texts.
@@ -130,13 +132,15 @@ class EveryPackedModelOnACache : public testing::TestWithParam<std::string> {};
 
 TEST_P(EveryPackedModelOnACache, WritesWhatRecomputingWrites) {
   for (const auto& [dtype, backend, tolerance] :
-       {std::tuple{"float32", "dense", 2e-5}, {"float16", "packed", 4e-3}}) {
+       {std::tuple{"float32", "dense", 5e-6}, {"float16", "packed", 6e-3}}) {
     SCOPED_TRACE(backend);
     const auto model = open_model(golden_folder(GetParam()), {.dtype = dtype, .backend = backend});
     model->hold_blocks();
+    int64_t undecided = 0;
     for (const int64_t length : {1, 5, 20, 50})
-      expect_same_writing(*model, prompt_of(2, length, model->vocab_size()),
-                          {.steps = 6, .chunk = 16, .tolerance = tolerance});
+      undecided += expect_same_writing(*model, prompt_of(2, length, model->vocab_size()),
+                                       {.steps = 6, .chunk = 16, .tolerance = tolerance});
+    EXPECT_LE(undecided, 4 * 6 * 2 / 2) << "too few tokens tell anything";
     EXPECT_EQ(model->kernels_run().empty(), std::string(backend) == "dense");
   }
 }
@@ -159,7 +163,7 @@ TEST(KvCache, BordersOfItsReachChangeNothing) {
       expect_same_writing(*model, prompt_of(1, length, model->vocab_size()),
                           {.steps = 5, .chunk = 100});
     expect_same_writing(*model, prompt_of(1, 1000, model->vocab_size()),
-                        {.steps = 2, .chunk = 256, .tolerance = 5e-5});
+                        {.steps = 2, .chunk = 256});
   }
 }
 
