@@ -28,11 +28,14 @@ KvCache::KvCache(const CacheShape& shape, at::ScalarType dtype, at::Device devic
   const int64_t positions = rounded_up(shape.positions);
   memory_ = at::zeros({2, shape.blocks, shape.batch, shape.kv_heads, positions, shape.head_dim},
                       at::TensorOptions().dtype(dtype).device(device));
-  everywhere_ = at::arange(positions, at::TensorOptions().dtype(at::kLong).device(device));
+  const auto whole_numbers = at::TensorOptions().dtype(at::kLong).device(device);
+  everywhere_ = at::arange(positions, whole_numbers);
+  next_ = at::zeros({1}, whole_numbers);
 }
 
 void KvCache::clear() {
   length_ = 0;
+  next_.zero_();
   positions_ = at::Tensor();
   mask_ = at::Tensor();
 }
@@ -46,7 +49,8 @@ void KvCache::extend(int64_t count) {
                     " more tokens (it has " + std::to_string(shape_.positions) +
                     " positions and holds " + std::to_string(length_) + "), got " +
                     std::to_string(count) + ". Make it for more positions");
-  positions_ = everywhere_.narrow(0, length_, count);
+  positions_ = everywhere_.narrow(0, 0, count) + next_;
+  next_.add_(count);
   length_ += count;
   const at::Tensor ahead = everywhere_.narrow(0, 0, reach()).unsqueeze(0) > positions_.unsqueeze(1);
   mask_ = at::zeros(ahead.sizes(), memory_.options())

@@ -1,10 +1,11 @@
 // Keys and values of the tokens a model has seen, so that the next token costs one row of work.
 //
 // Memory is taken once. Attention reads the first reach() positions, a multiple of kReachStep, and
-// a mask on the device leaves out those that hold nothing yet: the shapes of a step change every
-// kReachStep tokens alone, so one recorded step (a CUDA graph) serves that many, while a short
-// context in a large cache costs its own length and not the cache's. The host counts tokens by
-// itself and never asks the device.
+// a mask on the device leaves out those that hold nothing yet; where new tokens stand, the device
+// counts for itself. So a step is the same work on the same memory at any length but every
+// kReachStep tokens, and one that was recorded (a CUDA graph) serves that many, while a short text
+// in a large cache costs its own length, also on a CPU, and not the cache's. The host counts along
+// and never asks the device.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -65,6 +66,7 @@ class KvCache {
   int64_t length_ = 0;
   at::Tensor memory_;      // [2, blocks, batch, kv_heads, positions rounded up, head_dim]
   at::Tensor everywhere_;  // i64 [positions rounded up]: 0, 1, ..
+  at::Tensor next_;        // i64 [1] on the device: length()
   at::Tensor positions_;
   at::Tensor mask_;
 };

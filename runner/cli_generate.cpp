@@ -3,6 +3,8 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "common/error.h"
 #include "datasets/tokenizer.h"
@@ -10,6 +12,7 @@
 #include "eval/text_stream.h"
 #include "methods/half_type.h"
 #include "models/causal_lm.h"
+#include "models/config.h"
 #include "runner/cli.h"
 #include "runner/cli_commands.h"
 #include "runner/held_memory.h"
@@ -50,6 +53,21 @@ OpenedModel open(const GenerateOptions& options, at::Device device) {
     opened = {open_model(options.folder, how), true};
   }
   return opened;
+}
+
+// All that the folder names; instruction-tuned models have several, some of them in
+// generation_config.json alone.
+std::set<int64_t> end_ids(const std::filesystem::path& folder) {
+  std::set<int64_t> ids;
+  for (const char* name : {"config.json", "generation_config.json"}) {
+    if (!std::filesystem::exists(folder / name)) continue;
+    const ConfigReader config(folder / name);
+    if (!config.token_id("eos_token_id")) continue;
+    const auto& value = config.object().at("eos_token_id");
+    for (const auto& id : value.is_array() ? value : nlohmann::json::array({value}))
+      if (id.is_number_integer()) ids.insert(id.get<int64_t>());
+  }
+  return ids;
 }
 
 void check_memory(const GenerationMemory& memory, at::Device device) {
@@ -127,7 +145,7 @@ int generate_command(const GenerateOptions& options, std::istream& in, std::ostr
   check_memory(generation_memory(*model, decode, from_codes), device);
 
   generation.known_ids = tokenizer->vocab_size();
-  if (const auto id = model->eos_token_id()) generation.end_ids.insert(*id);
+  generation.end_ids = end_ids(options.folder);
   if (const auto id = tokenizer->eos_id()) generation.end_ids.insert(*id);
   DecodeSession session(*model, decode);
   const Generation written =

@@ -153,9 +153,16 @@ TEST_F(GenerateCommand, EndsAtStopTextsAndEndTokens) {
   const auto tokenizer = open_tokenizer(kModel);
   const auto ids = tokenizer->encode_with_special(kPrompt);
   const auto all = tokenizer->encode_with_special(kPrompt + text);
-  const Outcome ended = generate({kPrompt}, edited("eos_token_id", all.at(ids.size() + 3)));
+  // As one id in one file, and as one of several in the other.
+  const std::string model = edited("eos_token_id", all.at(ids.size() + 3));
+  const Outcome ended = generate({kPrompt}, model);
   EXPECT_THAT(ended.err, HasSubstr("ended at:  end token of the model"));
   EXPECT_LT(ended.out.size(), text.size());
+  fs::copy(fs::path(kModel) / "config.json", fs::path(model) / "config.json",
+           fs::copy_options::overwrite_existing);
+  write_file_atomically(fs::path(model) / "generation_config.json",
+                        json{{"eos_token_id", {2, all.at(ids.size() + 3)}}}.dump());
+  EXPECT_EQ(generate({kPrompt}, model).out, ended.out);
 }
 
 TEST_F(GenerateCommand, TheStartTokenCanBeLeftOut) {
