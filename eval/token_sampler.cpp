@@ -12,7 +12,7 @@ namespace gptqb {
 namespace {
 
 std::vector<double> checked_values(const at::Tensor& logits) {
-  const at::Tensor row = logits.to(at::kCPU, at::kDouble).contiguous();
+  const at::Tensor row = logits.to(at::kCPU).to(at::kDouble).contiguous();
   const double* begin = row.const_data_ptr<double>();
   std::vector<double> values(begin, begin + row.numel());
   const auto bad =
@@ -25,28 +25,45 @@ std::vector<double> checked_values(const at::Tensor& logits) {
   return values;
 }
 
+// Sets all shares but those of the likeliest tokens to 0. A heap gives these one after another, so
+// that a large vocabulary is not sorted for a few of them.
+void keep_likeliest(std::vector<double>& shares, const SamplingOptions& options) {
+  const size_t vocabulary = shares.size();
+  const auto less_likely = [&](size_t a, size_t b) {
+    return shares[a] != shares[b] ? shares[a] < shares[b] : a > b;
+  };
+  std::vector<size_t> ids(vocabulary);  // a heap, and behind it, from the end, the likeliest
+  std::iota(ids.begin(), ids.end(), size_t{0});
+  std::make_heap(ids.begin(), ids.end(), less_likely);
+  size_t ranked = 0;
+  const auto share_of_rank = [&](size_t rank) {
+    for (; ranked <= rank; ++ranked)
+      std::pop_heap(ids.begin(), ids.end() - static_cast<int64_t>(ranked), less_likely);
+    return shares[ids[vocabulary - 1 - rank]];
+  };
+
+  size_t most = vocabulary;
+  double all = 0;
+  if (options.top_k > 0) {
+    most = std::min(most, static_cast<size_t>(options.top_k));
+    for (size_t rank = 0; rank < most; ++rank) all += share_of_rank(rank);
+  } else {
+    all = std::accumulate(shares.begin(), shares.end(), 0.0);
+  }
+  size_t kept = 0;
+  double reached = 0;
+  while (kept < most && (options.top_p == 1 || reached < options.top_p * all))
+    reached += share_of_rank(kept++);
+  for (size_t i = 0; i < vocabulary - kept; ++i) shares[ids[i]] = 0;
+}
+
 }  // namespace
 
 std::vector<double> sampling_shares(const at::Tensor& logits, const SamplingOptions& options) {
   std::vector<double> shares = checked_values(logits);
   const double most = *std::max_element(shares.begin(), shares.end());
   for (double& value : shares) value = std::exp((value - most) / options.temperature);
-  if (options.top_k > 0 || options.top_p < 1) {
-    std::vector<size_t> order(shares.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(),
-                     [&](size_t a, size_t b) { return shares[a] > shares[b]; });
-    size_t kept = order.size();
-    if (options.top_k > 0) kept = std::min(kept, static_cast<size_t>(options.top_k));
-    if (options.top_p < 1) {
-      double all = 0, reached = 0;
-      for (size_t i = 0; i < kept; ++i) all += shares[order[i]];
-      size_t enough = 0;
-      while (enough < kept && reached < options.top_p * all) reached += shares[order[enough++]];
-      kept = enough;
-    }
-    for (size_t i = kept; i < order.size(); ++i) shares[order[i]] = 0;
-  }
+  if (options.top_k > 0 || options.top_p < 1) keep_likeliest(shares, options);
   const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
   for (double& share : shares) share /= sum;
   return shares;

@@ -161,9 +161,10 @@ at::Tensor RotaryTable::rotate(const at::Tensor& x) {
   return rotate_pairs(x, cosines_.narrow(0, 0, seqlen), sines_.narrow(0, 0, seqlen));
 }
 
-at::Tensor RotaryTable::rotate_at(const at::Tensor& x, const at::Tensor& positions, int64_t bound) {
+std::pair<at::Tensor, at::Tensor> RotaryTable::turns_at(const at::Tensor& positions,
+                                                        int64_t bound) {
   if (!cosines_.defined() || cosines_.size(0) < bound) grow(bound);
-  return rotate_pairs(x, cosines_.index_select(0, positions), sines_.index_select(0, positions));
+  return {cosines_.index_select(0, positions), sines_.index_select(0, positions)};
 }
 
 }  // namespace gptqb

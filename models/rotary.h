@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include <string>
+#include <utility>
 
 #include "models/config.h"
 
@@ -43,8 +44,9 @@ class RotaryTable {
 
   // Rotates `x` [sequences, seqlen, heads, head_dim] by positions 0 .. seqlen-1; a new tensor.
   at::Tensor rotate(const at::Tensor& x);
-  // By `positions` i64 [seqlen] on the device, all below `bound`; does not wait for the device.
-  at::Tensor rotate_at(const at::Tensor& x, const at::Tensor& positions, int64_t bound);
+  // Cosines and sines [count, head_dim / 2] for rotate_pairs of `positions` i64 [count] on the
+  // device, all below `bound`; does not wait for the device.
+  std::pair<at::Tensor, at::Tensor> turns_at(const at::Tensor& positions, int64_t bound);
 
  private:
   void grow(int64_t positions);

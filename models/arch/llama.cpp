@@ -112,7 +112,8 @@ class Llama : public Decoder {
     return gather_rows("model.embed_tokens.weight", checked_ids(ids));
   }
 
-  at::Tensor embed_at(const at::Tensor& ids, const at::Tensor&) override {
+  at::Tensor embed_at(const at::Tensor& ids, const at::Tensor& positions) override {
+    turns_ = rotary_.turns_at(positions, cache()->shape().positions);
     return device_rows("model.embed_tokens.weight", ids);
   }
 
@@ -173,9 +174,7 @@ class Llama : public Decoder {
   }
 
   at::Tensor rotate(const at::Tensor& x) {
-    return cache() == nullptr
-               ? rotary_.rotate(x)
-               : rotary_.rotate_at(x, cache()->positions(), cache()->shape().positions);
+    return cache() == nullptr ? rotary_.rotate(x) : rotate_pairs(x, turns_.first, turns_.second);
   }
 
   // Input of q, k, v [sequences, seqlen, hidden] -> input of o [sequences, seqlen, heads *
@@ -198,6 +197,7 @@ class Llama : public Decoder {
 
   LlamaConfig config_;
   RotaryTable rotary_;
+  std::pair<at::Tensor, at::Tensor> turns_;  // of the tokens that run_cached is about
 };
 
 }  // namespace
