@@ -32,13 +32,14 @@ std::string html_counts(const ReportData& data) {
                                const char* word) {
     const auto count = std::count_if(data.records.begin(), data.records.end(),
                                      [&](const Record& record) { return record.status == status; });
-    if (count > 0) cells += count_chip(css, sign, count, word);
+    if (count > 0)
+      cells += count_chip(css, sign, count, (count == 1 ? "cell " : "cells ") + std::string(word));
   };
-  count_cells(CellStatus::kOk, "pass", "✓", "cells ok");
-  count_cells(CellStatus::kFailed, "fail", "✗", "cells failed");
-  count_cells(CellStatus::kSkipped, "absent", "○", "cells not run");
-  if (!data.damaged.empty())
-    cells += count_chip("fail", "✗", static_cast<int64_t>(data.damaged.size()), "damaged records");
+  count_cells(CellStatus::kOk, "pass", "✓", "ok");
+  count_cells(CellStatus::kFailed, "fail", "✗", "failed");
+  count_cells(CellStatus::kSkipped, "absent", "○", "not run");
+  if (const auto count = static_cast<int64_t>(data.damaged.size()); count > 0)
+    cells += count_chip("fail", "✗", count, count == 1 ? "damaged record" : "damaged records");
   for (const Outcome outcome : {Outcome::kPass, Outcome::kFail, Outcome::kNotRun,
                                 Outcome::kNotSupported, Outcome::kNotComparable}) {
     const auto count =
