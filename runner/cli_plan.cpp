@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <set>
 
 #include "common/error.h"
 #include "runner/cell_memory.h"
@@ -25,34 +26,51 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Records that say how long cells take.
-std::vector<Record> earlier_records(const Plan& plan, const PlanCommandOptions& options) {
-  std::vector<Record> result = load_records(fs::path("results") / plan.name).records;
-  for (const std::string& folder : options.records) {
-    const std::vector<fs::path> outputs = output_folders(folder);
-    if (outputs.empty())
-      throw Error("--records",
-                  "expected an output folder (one that holds records/), or one of "
-                  "such folders, got " +
-                      folder);
-    for (const fs::path& output : outputs) {
-      std::vector<Record> records = load_records(output).records;
-      std::move(records.begin(), records.end(), std::back_inserter(result));
+// Records that say how long cells take. Those of --records are read once for all plans; a folder
+// counts once, however often and by whatever path it is named.
+class EarlierRecords {
+ public:
+  // Throws Error if one of `folders` has no records.
+  explicit EarlierRecords(const std::vector<std::string>& folders) {
+    for (const std::string& folder : folders) {
+      const std::vector<fs::path> outputs = output_folders(folder);
+      if (outputs.empty())
+        throw Error("--records",
+                    "expected an output folder (one that holds records/), or one of "
+                    "such folders, got " +
+                        folder);
+      for (const fs::path& output : outputs) {
+        if (!read_.insert(fs::weakly_canonical(output)).second) continue;
+        std::vector<Record> records = load_records(output).records;
+        std::move(records.begin(), records.end(), std::back_inserter(named_));
+      }
     }
   }
-  return result;
-}
+
+  // Those of the plan's own folder, and those that were named.
+  std::vector<Record> of(const Plan& plan) const {
+    const fs::path own = fs::path("results") / plan.name;
+    if (read_.contains(fs::weakly_canonical(own))) return named_;
+    std::vector<Record> result = load_records(own).records;
+    std::copy(named_.begin(), named_.end(), std::back_inserter(result));
+    return result;
+  }
+
+ private:
+  std::set<fs::path> read_;
+  std::vector<Record> named_;
+};
 
 class Estimates {
  public:
   Estimates(const Plan& plan, const ModelChecks& checks, const PlanCommandOptions& options,
-            Progress& progress)
+            std::vector<Record> earlier, InputCache& cache, Progress& progress)
       : plan_(plan),
         checks_(checks),
         options_(options),
         here_(capture_environment(one_device(options.device), {})),
-        earlier_(earlier_records(plan, options)),
-        cache_(data_root(), "") {
+        earlier_(std::move(earlier)),
+        cache_(cache) {
     run_.device = here_.device;
     run_.data_root = data_root();
     run_.resume = plan.resume;
@@ -142,7 +160,7 @@ class Estimates {
   Environment here_;
   std::vector<Record> earlier_;
   std::vector<Record> measured_;  // of cells of this plan, as far as a record tells its time
-  InputCache cache_;
+  InputCache& cache_;
   RunOptions run_;
 };
 
@@ -154,6 +172,8 @@ int plan_command(const PlanCommandOptions& options, std::ostream& out, std::ostr
   if (options.measure) check_device(options.device);
   std::vector<std::string> missing;  // each once: the tables of a paper share their inputs
   std::vector<std::map<std::string, ModelSizes>> sizes;
+  const EarlierRecords earlier(options.records);
+  InputCache cache(data_root(), "");  // plans of one paper share tokenizers and windows
   for (Plan& plan : plans) {
     const ModelChecks checks = check_models(plan, "");
     sizes.push_back(checks.sizes);
@@ -161,7 +181,7 @@ int plan_command(const PlanCommandOptions& options, std::ostream& out, std::ostr
       if (std::find(missing.begin(), missing.end(), sentence) == missing.end())
         missing.push_back(sentence);
     out << plan_table(plan) << memory_lines(plan, checks.sizes)
-        << Estimates(plan, checks, options, progress).text();
+        << Estimates(plan, checks, options, earlier.of(plan), cache, progress).text();
     for (const std::string& sentence : checks.broken) out << "broken: " << sentence << '\n';
   }
   if (plans.size() > 1) out << plan_totals(plans);

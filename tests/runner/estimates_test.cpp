@@ -138,6 +138,9 @@ TEST_F(Estimates, OfTimeAreMeasuredOrNotGiven) {
   const std::string out = (folder_ / "out").string();
   ASSERT_EQ(run_program({"run", path, "--output", out}).code, kExitOk);
   EXPECT_THAT(run_program({"plan", path, "--records", out}).out, HasSubstr("1 earlier record"));
+  // However often and by whatever path a folder is named, its records are counted once.
+  EXPECT_THAT(run_program({"plan", path, "--records", out, "--records", folder_.string()}).out,
+              HasSubstr("1 earlier record"));
   EXPECT_EQ(run_program({"plan", path, "--records", (folder_ / "none").string()}).code,
             kExitBadInput);
   const Record record = load_records(out).records.at(0);
