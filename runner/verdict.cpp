@@ -75,6 +75,24 @@ const char* outcome_name(Outcome outcome) {
   return "";
 }
 
+std::vector<JudgedText> split_judged(const std::string& cell) {
+  constexpr std::string_view kBetween = "; ";
+  std::vector<JudgedText> parts;
+  for (size_t at = 0; at < cell.size();) {
+    const size_t end = std::min(cell.find(kBetween, at), cell.size());
+    JudgedText& part = parts.emplace_back(JudgedText{cell.substr(at, end - at), {}});
+    for (const Outcome outcome : kOutcomes) {
+      const std::string name = std::string(" ") + outcome_name(outcome);
+      if (!part.text.ends_with(name)) continue;
+      part.text.resize(part.text.size() - name.size());
+      part.outcome = outcome;
+      break;
+    }
+    at = std::min(end + kBetween.size(), cell.size());
+  }
+  return parts;
+}
+
 Verdict judge(const Expectation& expectation, const std::string& cell_id,
               const std::string& experiment, const Record* record) {
   Verdict verdict;

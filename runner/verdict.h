@@ -1,6 +1,7 @@
 // Published or promised values held against what was measured.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,8 +12,19 @@
 namespace gptqb {
 
 enum class Outcome { kPass, kFail, kNotRun, kNotSupported, kNotComparable };
+constexpr std::array kOutcomes = {Outcome::kPass, Outcome::kFail, Outcome::kNotRun,
+                                  Outcome::kNotSupported, Outcome::kNotComparable};
 const char* outcome_name(
     Outcome outcome);  // "PASS", "FAIL", "not run", "not supported yet", "not comparable"
+
+// Text of a table's cell that ends in the name of an outcome, "5.85 PASS": what is before it and
+// the outcome. Without one all of it is `text`.
+struct JudgedText {
+  std::string text;
+  std::optional<Outcome> outcome;
+};
+// Of "5.85 PASS; 5.9 FAIL", one for each value.
+std::vector<JudgedText> split_judged(const std::string& cell);
 
 struct Verdict {
   std::string cell_id;

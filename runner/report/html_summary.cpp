@@ -40,8 +40,7 @@ std::string html_counts(const ReportData& data) {
   count_cells(CellStatus::kSkipped, "absent", "○", "not run");
   if (const auto count = static_cast<int64_t>(data.damaged.size()); count > 0)
     cells += count_chip("fail", "✗", count, count == 1 ? "damaged record" : "damaged records");
-  for (const Outcome outcome : {Outcome::kPass, Outcome::kFail, Outcome::kNotRun,
-                                Outcome::kNotSupported, Outcome::kNotComparable}) {
+  for (const Outcome outcome : kOutcomes) {
     const auto count =
         std::count_if(data.verdicts.begin(), data.verdicts.end(),
                       [&](const Verdict& verdict) { return verdict.outcome == outcome; });

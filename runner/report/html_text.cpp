@@ -1,15 +1,12 @@
 #include "runner/report/html_text.h"
 
 #include <algorithm>
-#include <array>
 
+#include "common/text.h"
 #include "datasets/utf8.h"
 
 namespace gptqb {
 namespace {
-
-constexpr std::array<Outcome, 5> kOutcomes = {Outcome::kPass, Outcome::kFail, Outcome::kNotRun,
-                                              Outcome::kNotSupported, Outcome::kNotComparable};
 
 struct Mark {
   const char* css;
@@ -50,21 +47,11 @@ std::string verdict_cell(const std::string& cell) {
     if (cell.starts_with(name))
       return html_verdict(outcome) + html_escape(cell.substr(name.size()));
   }
-  std::string result;
-  for (size_t at = 0; at < cell.size();) {
-    const size_t end = std::min(cell.find("; ", at), cell.size());
-    const std::string part = cell.substr(at, end - at);
-    std::string text = number_cell(part);
-    for (const Outcome outcome : kOutcomes) {
-      const std::string name = std::string(" ") + outcome_name(outcome);
-      if (!part.ends_with(name)) continue;
-      text = html_escape(part.substr(0, part.size() - name.size())) + " " + html_verdict(outcome);
-      break;
-    }
-    result += (result.empty() ? "" : "; ") + text;
-    at = std::min(end + 2, cell.size());
-  }
-  return result;
+  std::vector<std::string> parts;
+  for (const JudgedText& part : split_judged(cell))
+    parts.push_back(part.outcome ? html_escape(part.text) + " " + html_verdict(*part.outcome)
+                                 : number_cell(part.text));
+  return join(parts, "; ");
 }
 
 // The program's own sentence, in which `x` is code.

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <map>
 
+#include "common/text.h"
 #include "datasets/utf8.h"
 #include "runner/verdict.h"
 
@@ -62,36 +63,29 @@ std::string escape_other(char32_t letter, std::string_view bytes) {
   return text.data();
 }
 
-// "5.85 PASS" -> "5.85 $\surd$".
-std::string verdict_cell(const std::string& cell) {
-  struct Mark {
-    Outcome outcome;
-    const char* latex;
-  };
-  static constexpr Mark kMarks[] = {{Outcome::kPass, "$\\surd$"},
-                                    {Outcome::kFail, "$\\times$"},
-                                    {Outcome::kNotRun, "$\\circ$"},
-                                    {Outcome::kNotSupported, "$\\bullet$"},
-                                    {Outcome::kNotComparable, "$\\approx$"}};
-  std::string result;
-  size_t at = 0;
-  while (at < cell.size()) {
-    const size_t end = std::min(cell.find("; ", at), cell.size());
-    std::string part = cell.substr(at, end - at);
-    const char* latex = nullptr;
-    for (const Mark& mark : kMarks) {
-      const std::string name = std::string(" ") + outcome_name(mark.outcome);
-      if (!part.ends_with(name)) continue;
-      part.resize(part.size() - name.size());
-      latex = mark.latex;
-      break;
-    }
-    if (!result.empty()) result += "; ";
-    result += latex_escape(part);
-    if (latex) result += std::string("~") + latex;
-    at = std::min(end + 2, cell.size());
+const char* mark_of(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kPass:
+      return "$\\surd$";
+    case Outcome::kFail:
+      return "$\\times$";
+    case Outcome::kNotRun:
+      return "$\\circ$";
+    case Outcome::kNotSupported:
+      return "$\\bullet$";
+    case Outcome::kNotComparable:
+      return "$\\approx$";
   }
-  return result;
+  return "";
+}
+
+// "5.85 PASS" -> "5.85~$\surd$".
+std::string verdict_cell(const std::string& cell) {
+  std::vector<std::string> parts;
+  for (const JudgedText& part : split_judged(cell))
+    parts.push_back(latex_escape(part.text) +
+                    (part.outcome ? std::string("~") + mark_of(*part.outcome) : ""));
+  return join(parts, "; ");
 }
 
 std::string joined_row(const std::vector<std::string>& cells) {
