@@ -28,6 +28,10 @@ const std::string& build_id() {
   return id;
 }
 
+std::string commit_text(const BuildInfo& build) {
+  return build.commit + (build.dirty ? " with changes" : "");
+}
+
 std::string version_line(const BuildInfo& build) {
   const std::string commit = build.commit == "unknown" ? build.commit : build.commit.substr(0, 12);
   return "gptq-bench " + build.version + " (commit " + commit +

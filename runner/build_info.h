@@ -26,6 +26,9 @@ const BuildInfo& build_info();
 // its commit does not say what was built.
 const std::string& build_id();
 
+// The commit, and whether what was built differs from it: "0123abc with changes".
+std::string commit_text(const BuildInfo& build);
+
 // "gptq-bench 0.1.0 (commit 0123456789ab, GNU-12.2.0, torch 2.11.0, without CUDA)".
 std::string version_line(const BuildInfo& build = build_info());
 

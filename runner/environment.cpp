@@ -149,6 +149,10 @@ bool same_device(const Environment& a, const Environment& b) {
   return a.device == b.device && a.gpu == b.gpu && a.cpu == b.cpu && a.threads == b.threads;
 }
 
+const std::string& device_name(const Environment& environment) {
+  return environment.gpu.empty() ? environment.cpu : environment.gpu;
+}
+
 std::string device_line(const Environment& environment) {
   if (environment.gpu.empty())
     return environment.cpu + " (" + std::to_string(environment.threads) + " threads)";

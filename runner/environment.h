@@ -37,6 +37,8 @@ Environment capture_environment(const std::string& device, const std::vector<std
 
 // "NVIDIA H200 (driver 570.1, CUDA 12.8, capability 9.0)" or the CPU's name with its threads.
 std::string device_line(const Environment& environment);
+// The GPU's name, or the CPU's where there is none.
+const std::string& device_name(const Environment& environment);
 
 // Whether times of both can be held against each other: device, its name, CPU and threads agree.
 bool same_device(const Environment& a, const Environment& b);

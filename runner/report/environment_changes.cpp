@@ -53,7 +53,7 @@ void add_environment(const Environment& environment, Facts& facts) {
   facts.add("system", environment.os);
   const BuildInfo& build = environment.build;
   facts.add("version", build.version);
-  facts.add("commit", build.commit + (build.dirty ? " with changes" : ""));
+  facts.add("commit", commit_text(build));
   facts.add("build", environment.build_id);
   facts.add("compiler", build.compiler);
   facts.add("flags", build.flags);

@@ -71,10 +71,7 @@ Section environment_section(const RecordPointers& rows) {
   });
   add("system", [](const Place& place) { return place.environment.os; });
   add("program", [](const Place& place) { return version_line(place.environment.build); });
-  add("commit", [](const Place& place) {
-    const BuildInfo& build = place.environment.build;
-    return build.commit + (build.dirty ? " with changes" : "");
-  });
+  add("commit", [](const Place& place) { return commit_text(place.environment.build); });
   add("build flags", [](const Place& place) { return place.environment.build.flags; });
   add("libraries", [](const Place& place) { return libraries_text(place.environment); });
   add("measured, UTC", [](const Place& place) {

@@ -72,10 +72,8 @@ std::string render_csv(const ReportData& data) {
     for (const std::string& dataset : datasets) set_dataset(record, data.records, dataset, table);
     table.set("fallback_layers", static_cast<int64_t>(fallback_layers(record).size()));
     table.set("resumed_blocks", record.resumed_blocks);
-    table.set("device",
-              record.environment.gpu.empty() ? record.environment.cpu : record.environment.gpu);
-    table.set("commit", record.environment.build.commit +
-                            (record.environment.build.dirty ? " with changes" : ""));
+    table.set("device", device_name(record.environment));
+    table.set("commit", commit_text(record.environment.build));
   }
   return table.text();
 }

@@ -58,7 +58,7 @@ std::string origin_of(const std::vector<Record>& records) {
   };
   for (const Record& record : records) {
     const Environment& environment = record.environment;
-    add(devices, environment.gpu.empty() ? environment.cpu : environment.gpu);
+    add(devices, device_name(environment));
     add(programs, "gptq-bench " + environment.build.version + " at " +
                       environment.build.commit.substr(0, 12) +
                       (environment.build.dirty ? " with changes" : ""));

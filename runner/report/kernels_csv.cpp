@@ -73,7 +73,7 @@ void add_row(const Record& record, const KernelRow& row, CsvTable& table) {
   table.set("read_gb_per_s", row.read_gb_per_s);
   table.set("dense_tflop_per_s", row.dense_tflop_per_s);
   const Environment& environment = record.environment;
-  table.set("device", environment.gpu.empty() ? environment.cpu : environment.gpu);
+  table.set("device", device_name(environment));
   table.set("cell_id", record.cell_id);
 }
 

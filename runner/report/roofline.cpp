@@ -105,8 +105,7 @@ std::string roofline_svg(const Record& record) {
                     "\" font-family=\"sans-serif\" font-size=\"13\" class=\"gptqb-plot\" "
                     "role=\"img\" fill=\"currentColor\">\n" +
                     kPlotStyle + "<rect class=\"gptqb-page\" width=\"100%\" height=\"100%\"/>\n";
-  const std::string& device =
-      record.environment.gpu.empty() ? record.environment.cpu : record.environment.gpu;
+  const std::string& device = device_name(record.environment);
   svg += text_at(kLeft, 28, "start", "Kernels under the measured ceilings: " + device);
   const std::string grid = "stroke=\"currentColor\" stroke-opacity=\"0.15\"";
   for (double value = x.low; value <= x.high * 1.001; value *= 10) {
