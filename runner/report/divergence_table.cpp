@@ -8,8 +8,6 @@
 namespace gptqb {
 namespace {
 
-const std::string kNothing = "–";
-
 constexpr const char* kLegend =
     "KL(dense || model) of the next token's distribution, in nats, over the predicted tokens of "
     "the "
@@ -67,7 +65,7 @@ Section divergence_section(const RecordPointers& rows, const std::vector<Record>
       std::vector<std::string> cells = {cell_label(*row)};
       for (const std::string& key : settings) {
         const std::string text = row->setting(key);
-        cells.push_back(text.empty() ? kNothing : text);
+        cells.push_back(or_nothing(text));
       }
       const Record* rtn = rtn_baseline(*row, all, dataset, "divergence");
       const auto difference = metric_difference(*row, rtn, prefix + "mean_kl");

@@ -10,20 +10,11 @@
 namespace gptqb {
 namespace {
 
-const std::string kNothing = "–";
-
 constexpr const char* kLegend =
     "Perplexity ± its standard error. Loss: nats a token, mean difference over the same windows ± "
     "half its 95 % interval (paired, Student t); a tie is a difference the interval does not tell "
     "from 0. bits/weight: of the linears of all blocks, with scales, zeros and indices, and dense "
     "ones at the model's width; results.csv has that of the whole model too.";
-
-std::string or_nothing(const std::string& text) { return text.empty() ? kNothing : text; }
-
-std::string group_text(const Record& record) {
-  const std::string group = record.setting("quant.group_size");
-  return group == "-1" ? "row" : or_nothing(group);
-}
 
 std::string perplexity_text(const std::optional<Metric>& metric) {
   if (!metric) return kNothing;

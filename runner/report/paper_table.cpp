@@ -11,8 +11,6 @@
 namespace gptqb {
 namespace {
 
-const std::string kNothing = "–";
-
 // What one column stands for: a metric of one model's cells.
 struct PaperColumn {
   std::string model;
@@ -77,12 +75,7 @@ std::string bits_text(const Record& record) {
   }
   if (record.setting("method.name") == "llm_int8") return "W8A8";
   const std::string bits = record.setting("quant.bits");
-  return bits.empty() ? kNothing : bits;
-}
-
-std::string group_text(const Record& record) {
-  const std::string group = record.setting("quant.group_size");
-  return group == "-1" ? "row" : group.empty() ? kNothing : group;
+  return or_nothing(bits);
 }
 
 // Two digits after the point, as the papers print perplexities; the first ones of a large value.
@@ -115,7 +108,7 @@ std::string published_text(const Record& record, const std::string& metric,
       }
     parts.push_back(text);
   }
-  return parts.empty() ? kNothing : join(parts, "; ");
+  return or_nothing(join(parts, "; "));
 }
 
 // Columns with cells of one metric family.
@@ -133,7 +126,7 @@ Section table_of(const RecordPointers& rows, const std::vector<Verdict>& verdict
     std::vector<std::string> key = {row->setting("method.name"), bits_text(*row), group_text(*row)};
     for (const std::string& setting : settings) {
       const std::string text = row->setting(setting);
-      key.push_back(text.empty() ? kNothing : text);
+      key.push_back(or_nothing(text));
     }
     if (!cells.contains(key)) order.push_back(key);
     cells[key].push_back(row);

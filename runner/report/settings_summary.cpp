@@ -77,6 +77,13 @@ std::vector<std::vector<const Record*>> alike_but_for(const std::vector<const Re
   return groups;
 }
 
+std::string or_nothing(const std::string& text) { return text.empty() ? kNothing : text; }
+
+std::string group_text(const Record& record) {
+  const std::string group = record.setting("quant.group_size");
+  return group == "-1" ? "row" : or_nothing(group);
+}
+
 std::string cell_label(const Record& record) {
   if (!record.setting("kernels.m").empty()) return "kernels";
   std::string label = record.setting("method.name");

@@ -26,6 +26,14 @@ std::vector<std::pair<std::string, std::string>> shared_settings(
 std::vector<std::vector<const Record*>> alike_but_for(const std::vector<const Record*>& records,
                                                       const std::vector<std::string>& keys);
 
+// What a table's cell says where there is nothing to say.
+constexpr const char* kNothing = "–";
+// `text`, or that.
+std::string or_nothing(const std::string& text);
+
+// The size of its groups as a column says it: "128", "row" for one a row, or kNothing.
+std::string group_text(const Record& record);
+
 // "gptq 4 bits, groups of 128" of a record; "none" for the dense model.
 std::string cell_label(const Record& record);
 
