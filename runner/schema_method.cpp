@@ -2,6 +2,7 @@
 #include <map>
 
 #include "common/options.h"
+#include "methods/quantizer.h"
 #include "runner/schema_sections.h"
 
 namespace gptqb::schema {
@@ -26,8 +27,8 @@ void bind_order(ResolvedSettings& settings, const json& value) {
 
 void append_method(std::vector<KeySpec>& table) {
   const auto method = &ResolvedSettings::method;
-  KeySpec name = word("method.name", {"none", "rtn", "gptq", "obq", "awq", "llm_int8", "external"},
-                      nullptr, "how codes are found; `none` is the dense model");
+  KeySpec name = word("method.name", quantizers().names(), nullptr,
+                      "how codes are found; `none` is the dense model");
   name.default_text = "required";
   table.push_back(with_bind(name, [](ResolvedSettings& settings, const json& value) {
     settings.method.name = value.get<std::string>();

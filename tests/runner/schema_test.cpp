@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "common/atomic_file.h"
+#include "methods/quantizer.h"
 #include "tests/runner/other_value.h"
 #include "tests/support/message.h"
 #include "tests/support/shared.h"
@@ -112,7 +113,7 @@ TEST(Schema, BitsAndGroupSize) {
 
 TEST(Schema, ChoiceSuggestsTheNearestWord) {
   EXPECT_EQ(read("method.name", "gtpq"),
-            "[f:1:4 method.name] expected one of none, rtn, gptq, obq, awq, llm_int8, external; "
+            "[f:1:4 method.name] expected one of none, rtn, gptq, awq, llm_int8, external, obq; "
             "got 'gtpq'. Did you mean 'gptq'?");
   EXPECT_THAT(read("compat.group_grid", "[fresh]"),
               HasSubstr("expected one of fresh, reference; got a list"));
@@ -251,6 +252,11 @@ TEST(Schema, KeysAreDistinctAndPrinted) {
   EXPECT_THAT(markdown, HasSubstr("| `quant.bits` | 2, 3, 4, 8, ternary | 4 | bits of a code"));
   EXPECT_THAT(markdown, HasSubstr("| `method.order` | natural, act, reverse, greedy, random:SEED | "
                                   "natural; obq: greedy |"));
+}
+
+// One line in methods.def is enough for an experiment to name a method.
+TEST(Schema, EveryMethodCanBeNamed) {
+  EXPECT_EQ(find_key("method.name")->words, quantizers().names());
 }
 
 // docs/keys.md is what `gptq-bench schema` prints behind three lines of heading.
