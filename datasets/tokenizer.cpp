@@ -22,4 +22,10 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::filesystem::path& folder) {
               "Copy the tokenizer's files beside the weights");
 }
 
+bool has_tokenizer(const std::filesystem::path& folder) {
+  const TokenizerFolder files(folder);
+  return files.has("tokenizer.json") || files.has("tokenizer.model") ||
+         (files.has("vocab.json") && files.has("merges.txt"));
+}
+
 }  // namespace gptqb

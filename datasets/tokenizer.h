@@ -41,4 +41,7 @@ class Tokenizer {
 // Error naming the folder and what was looked for, or what in a file is not supported.
 std::unique_ptr<Tokenizer> open_tokenizer(const std::filesystem::path& folder);
 
+// Whether `folder` has the files of one, of whatever kind; reads none of them.
+bool has_tokenizer(const std::filesystem::path& folder);
+
 }  // namespace gptqb

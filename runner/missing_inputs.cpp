@@ -4,6 +4,8 @@
 
 #include "common/error.h"
 #include "datasets/text_source.h"
+#include "datasets/tokenizer.h"
+#include "runner/input_cache.h"
 #include "runner/plan.h"
 
 namespace gptqb {
@@ -39,12 +41,18 @@ std::string how_to_get(const std::string& name) {
          " there (by `huggingface-cli download`, or a copy)";
 }
 
-void check_model(const ModelSpec& model, const fs::path& base,
-                 std::vector<std::string>& sentences) {
+void check_model(const Cell& cell, const fs::path& base, std::vector<std::string>& sentences) {
+  const ModelSpec& model = cell.model();
   if (model.path.empty()) return;
   const fs::path folder = fs::absolute(base / model.path).lexically_normal();
   std::error_code ignored;
-  if (fs::exists(folder / "config.json", ignored)) return;
+  if (fs::exists(folder / "config.json", ignored)) {
+    if (InputCache::needs_tokenizer(cell) && !has_tokenizer(folder))
+      add(sentences, "model: expected tokenizer.json, tokenizer.model, or vocab.json and merges.txt in " +
+                         folder.string() +
+                         ", got none of them. Copy the tokenizer's files beside the weights");
+    return;
+  }
   const std::string name =
       folder.has_filename() ? folder.filename().string() : folder.parent_path().filename().string();
   std::string sentence = "model: expected the Hugging Face folder of " + name + " at " +
@@ -85,7 +93,7 @@ void check_dataset(const DatasetSpec& dataset, Purpose purpose, const fs::path& 
 std::vector<std::string> missing_inputs(const Cell& cell, const fs::path& data_root,
                                         const fs::path& base) {
   std::vector<std::string> sentences;
-  check_model(cell.model(), base, sentences);
+  check_model(cell, base, sentences);
   if (cell.needs_calibration())
     for (const DatasetShare& part : cell.calibration().datasets)
       check_dataset(part.dataset, Purpose::kCalibration, data_root, base, sentences);

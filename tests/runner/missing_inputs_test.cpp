@@ -35,6 +35,13 @@ TEST(MissingInputs, SaysWhatWhereAndHow) {
   EXPECT_THAT(missing[3], HasSubstr("expected the file of source 'text:o.txt'"));
 
   std::ofstream(base / "m" / "config.json") << "{}";
+  missing = missing_inputs(made.cells[0].cell, base / "data", base);
+  ASSERT_EQ(missing.size(), 4u);
+  EXPECT_EQ(missing[0],
+            "model: expected tokenizer.json, tokenizer.model, or vocab.json and merges.txt in " +
+                (base / "m").string() +
+                ", got none of them. Copy the tokenizer's files beside the weights");
+  std::ofstream(base / "m" / "tokenizer.json") << "{}";
   std::ofstream(base / "o.txt") << "text";
   fs::create_directories(base / "data/c4/en");
   std::ofstream(base / "data/c4/en/c4-validation.00000-of-00008.json.gz") << "only looked for";
