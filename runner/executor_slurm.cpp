@@ -265,10 +265,8 @@ class SlurmExecution {
       return true;
     }
     const fs::path log = run_.log(static_cast<int64_t>(place.first), task);
-    const std::string tail = fs::exists(log) ? one_line_tail(read_file(log), kTailBytes) : "";
     const std::string reason = sentence + ", the last of " + std::to_string(kMostTries) +
-                               " tries without headway. " +
-                               (tail.empty() ? "It printed nothing" : "It printed: " + tail);
+                               " tries without headway. " + printed_text(log, kTailBytes);
     // Empty if a task is at the cell after all: then that one tells.
     if (record_lost_cell(job_.plan, index, options_, reason)) {
       run_.set_outcome(index, CellOutcome::kFailed);

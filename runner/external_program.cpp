@@ -190,11 +190,6 @@ class Answer {
   const LinearProblem& problem_;
 };
 
-std::string tail_of(const fs::path& log) {
-  std::error_code ignored;
-  return fs::exists(log, ignored) ? one_line_tail(read_file(log), kTailBytes) : "";
-}
-
 }  // namespace
 
 ExternalProgram::ExternalProgram(const std::string& command, fs::path folder)
@@ -208,11 +203,9 @@ LinearReplacement ExternalProgram::solve(const LinearProblem& problem) {
   const fs::path output = folder / "output.safetensors";
   const fs::path log = folder / "log.txt";
   const auto fail = [&](std::string message) -> Error {
-    const std::string tail = tail_of(log);
     if (message.ends_with('.')) message.pop_back();
     return Error(problem.layer, message + ". Command: " + command_ + ". " +
-                                    (tail.empty() ? "It printed nothing" : "It printed: " + tail) +
-                                    ". Its files are in " + folder.string());
+                                    printed_text(log, kTailBytes) + ". Its files are in " + folder.string());
   };
   fs::remove_all(folder);
   write_safetensors(input,

@@ -1,5 +1,7 @@
 #include "runner/text_tail.h"
 
+#include "common/atomic_file.h"
+
 namespace gptqb {
 
 std::string one_line_tail(std::string text, size_t bytes) {
@@ -13,6 +15,13 @@ std::string one_line_tail(std::string text, size_t bytes) {
       line += letter;
   }
   return line;
+}
+
+std::string printed_text(const std::filesystem::path& log, size_t bytes) {
+  std::error_code ignored;
+  const std::string tail =
+      std::filesystem::exists(log, ignored) ? one_line_tail(read_file(log), bytes) : "";
+  return tail.empty() ? "It printed nothing" : "It printed: " + tail;
 }
 
 }  // namespace gptqb
