@@ -28,11 +28,10 @@ bool has_verdicts(const Section& section) {
                      [](const auto& column) { return column.verdict; });
 }
 
-std::string absent_text(const RecordPointers& rows) {
+std::string absent_text(const Section& absent) {
   std::string text;
-  for (const ReportItem& item : absent_section(rows).items)
+  for (const ReportItem& item : absent.items)
     text += "\\item " + latex_escape(item.text) + "\n";
-  if (text.empty()) return "";
   return "\\noindent Cells without a result:\n\\begin{itemize}\n" + text + "\\end{itemize}\n";
 }
 
@@ -50,10 +49,11 @@ std::string render_latex(const ReportData& data) {
       if (has_verdicts(section)) section.note = kLatexMarks;
       text += latex_table(section, section.title + " (" + experiment.name + ")", false);
     }
-    for (const Section& section : kernel_sections(experiment.rows))
-      if (!section.table.empty())
+    for (const Section& section : experiment.sections) {
+      if (section.id == "kernels" || section.id == "crossover")
         text += latex_table(section, section.title + " (" + experiment.name + ")", true);
-    text += absent_text(experiment.rows);
+      if (section.id == "absent") text += absent_text(section);
+    }
   }
   return text;
 }
