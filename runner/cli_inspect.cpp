@@ -65,11 +65,10 @@ std::map<std::string, int64_t> layers_by_format(const fs::path& folder,
 // The tensors of a model on a device, as much of them as a row of the table is about.
 class Placed {
  public:
-  Placed(const fs::path& folder, const std::string& checkpoint_format, at::Device device)
-      : folder_(folder),
-        checkpoint_format_(checkpoint_format),
-        device_(device),
-        model_(open_model(folder, {.checkpoint_format = checkpoint_format})) {}
+  // `model`, on the host, is that of `folder`; it must outlive this.
+  Placed(const fs::path& folder, const std::string& checkpoint_format, CausalLm& model,
+         at::Device device)
+      : folder_(folder), checkpoint_format_(checkpoint_format), device_(device), model_(&model) {}
 
   // Packed ones as in the files, all others in the model's dtype.
   std::vector<at::Tensor> packed() const {
@@ -112,7 +111,7 @@ class Placed {
   fs::path folder_;
   std::string checkpoint_format_;
   at::Device device_;
-  std::unique_ptr<CausalLm> model_;
+  CausalLm* model_;
 };
 
 }  // namespace
@@ -143,7 +142,7 @@ int inspect_command(const InspectOptions& options, std::ostream& out) {
   line("on disk", size_text(bytes_on_disk(folder)));
 
   const at::Device device(one_device(options.device));
-  const Placed placed(folder, options.checkpoint_format, device);
+  const Placed placed(folder, options.checkpoint_format, *model, device);
   out << '\n' << padded("memory of " + device.str(), 28) << padded("predicted", 16) << "measured\n";
   const auto row = [&](const std::string& name, double bytes, const auto& make) {
     std::string measured = "-";
