@@ -13,6 +13,8 @@
 namespace gptqb {
 namespace {
 
+constexpr const char* kFile = ".lock";
+
 std::string reason(int code) { return std::generic_category().message(code); }
 
 // 60 bits of a hash: that two names of one folder fall on one byte is next to impossible, and would
@@ -32,7 +34,11 @@ struct flock range(short type, int64_t byte) {
 
 }  // namespace
 
-OutputLock::OutputLock(const std::filesystem::path& output) : path_(output / ".lock") {
+bool OutputLock::is_used_in(const std::filesystem::path& output) {
+  return std::filesystem::exists(output / kFile);
+}
+
+OutputLock::OutputLock(const std::filesystem::path& output) : path_(output / kFile) {
   std::error_code made;
   std::filesystem::create_directories(output, made);
   if (made)

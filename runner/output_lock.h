@@ -17,6 +17,9 @@ class OutputLock {
   // Makes the folder. Throws Error if it or the file cannot be made.
   explicit OutputLock(const std::filesystem::path& output);
 
+  // Whether runs write to the folder, as far as their file tells: published results have none.
+  static bool is_used_in(const std::filesystem::path& output);
+
   // What is held, until this goes.
   class Held {
    public:
