@@ -18,19 +18,18 @@ struct Division {
   bool splits;
 };
 
-// How much of the multiprocessors' time is used where tiles of rows are not divided.
-double use_of(int64_t strips, int64_t of_tile, int64_t multiprocessors) {
+// How much of the workers' time is used where tiles of rows are not divided.
+double use_of(int64_t strips, int64_t of_tile, int64_t workers) {
   const int64_t tiles = divide_up(strips, of_tile);
   return static_cast<double>(strips) /
-         static_cast<double>(divide_up(tiles, multiprocessors) * multiprocessors * of_tile);
+         static_cast<double>(divide_up(tiles, workers) * workers * of_tile);
 }
 
-// Strips of a tile, from `least` to `most`, that use multiprocessors best; the more if alike.
-int best_strips(int64_t strips, int64_t multiprocessors, int least, int most) {
+// Strips of a tile, from `least` to `most`, that use workers best; the more if alike.
+int best_strips(int64_t strips, int64_t workers, int least, int most) {
   int best = least;
   for (int of_tile = least; of_tile <= most; ++of_tile)
-    if (use_of(strips, of_tile, multiprocessors) >= use_of(strips, best, multiprocessors) - 1e-9)
-      best = of_tile;
+    if (use_of(strips, of_tile, workers) >= use_of(strips, best, workers) - 1e-9) best = of_tile;
   return best;
 }
 
@@ -46,8 +45,9 @@ Division divide(int64_t strips, int64_t blocks, int64_t multiprocessors, bool ow
   }
   if (each == 1 && eights == 2) return {16, 4, true};
   if (each == 1) return {16, own && blocks > kManyBlocks ? 1 : 2, false};
-  if (!own) return {16, best_strips(strips, multiprocessors, 3, 6), false};
-  return each <= 4 ? Division{8, 2, false} : Division{16, 2, false};
+  if (!own) return {16, best_strips(strips, multiprocessors, 2, 6), false};
+  if (each > 4) return {16, 2, false};
+  return {8, best_strips(strips, strips_at_once(8) * multiprocessors, 1, 2), false};
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "kernels/matmul_wide.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 
 #include "common/round_up.h"
 #include "kernels/tile_layout.h"
@@ -11,71 +13,103 @@ namespace {
 constexpr int64_t kAlignment = 1024;  // of swizzled boxes
 constexpr int64_t kBarrierBytes = 1024;
 constexpr int kManyStages = 8;
-// In a microsecond on an H200: bytes that one multiprocessor and all of them read, operations of
-// one; and what one more kernel takes.
-constexpr double kBytesOfOne = 33e3;
-constexpr double kBytesOfAll = 4.4e6;
-constexpr double kProductsOfOne = 4.9e6;
+constexpr int64_t kReserved = 1024;  // of shared memory, by the driver for each thread block
+constexpr int64_t kMostSplits = 16;
+constexpr int kLeastTokens = 16;
+constexpr int kMostTokens = 256;
+constexpr int64_t kSharedBlocks = 128;
+// Microseconds on an H200: what a multiprocessor takes for 128 rows by 128 columns by 16, 32, 64,
+// 128 or 256 tokens; a tile's beginning and end; one more kernel. Bytes of splits' sums that are
+// written or read in one.
+constexpr std::array<double, 5> kBlockTimes = {0.40, 0.45, 0.56, 0.82, 1.45};
+constexpr double kTileTime = 2;
 constexpr double kAddTime = 2;
+constexpr double kSumBytes = 1.5e6;
+double block_time(int tokens) {
+  return kBlockTimes[static_cast<size_t>(std::bit_width(static_cast<unsigned>(tokens)) - 5)];
+}
+
+// Sets tiles of `tokens`, which are taken whole and how the others are split, so that it takes the
+// least time, which it returns.
+double divide(WidePlan& plan, int tokens, int64_t m, int64_t multiprocessors) {
+  plan.tokens = tokens;
+  plan.token_tiles = divide_up(m, tokens);
+  const int at_once = wide_at_once(tokens);
+  plan.clusters = multiprocessors / plan.cluster * at_once;
+  const int64_t tiles = plan.tiles();
+  const auto rounds = [&](int64_t units) { return divide_up(units, plan.clusters); };
+  const auto time_of = [&](int64_t units, int64_t blocks) {
+    return static_cast<double>(rounds(units)) *
+           (static_cast<double>(blocks * at_once) * block_time(tokens) + kTileTime);
+  };
+  plan.whole = tiles;
+  plan.splits = 1;
+  plan.split_blocks = plan.blocks;
+  double best = time_of(tiles, plan.blocks);
+  const int64_t full = tiles / plan.clusters;
+  for (int64_t whole = std::max<int64_t>(full - 1, 0) * plan.clusters; whole <= tiles;
+       whole += plan.clusters) {
+    const int64_t left = tiles - whole;
+    for (int64_t splits = 2; left > 0 && splits <= std::min(plan.blocks, kMostSplits); ++splits) {
+      const int64_t each = divide_up(plan.blocks, splits);
+      const int64_t used = divide_up(plan.blocks, each);
+      const double sums =
+          static_cast<double>(2 * left * used * plan.cluster * tokens * WidePlan::kRows * 4);
+      const double time =
+          time_of(whole, plan.blocks) + time_of(left * used, each) + kAddTime + sums / kSumBytes;
+      if (used == 1 || time >= best) continue;
+      best = time;
+      plan.whole = whole;
+      plan.splits = used;
+      plan.split_blocks = each;
+    }
+  }
+  plan.clusters = std::min(plan.clusters, plan.units());
+  return best;
+}
 
 }  // namespace
 
 WidePlan plan_wide(const PackedShape& shape, int64_t m, int64_t multiprocessors,
                    int64_t shared_limit) {
   WidePlan plan;
-  plan.tokens = 16;
-  while (plan.tokens < m && plan.tokens < 256) plan.tokens *= 2;
-  // Half tiles where they fill the last round better: a tile of 128 takes a little over half.
-  const int64_t row_tiles = divide_up(shape.packed_rows, WidePlan::kRows);
-  if (plan.tokens == 256) {
-    const int64_t large = 2 * divide_up(row_tiles * divide_up(m, 256), multiprocessors);
-    const int64_t small = divide_up(row_tiles * divide_up(m, 128), multiprocessors);
-    if (20 * large > 23 * small) plan.tokens = 128;
+  plan.blocks = shape.packed_columns / kTileColumns;
+  const int64_t rows = divide_up(shape.packed_rows, WidePlan::kRows);
+  // Sharing pays where activations are most of what is read, unless there are many columns.
+  const bool many = rows * divide_up(m, kMostTokens) >= 2 * multiprocessors;
+  plan.cluster = many && m >= kMostTokens && plan.blocks <= kSharedBlocks ? 2 : 1;
+  plan.row_tiles = divide_up(rows, plan.cluster);
+  WidePlan other = plan;
+  double best = divide(plan, kLeastTokens, m, multiprocessors);
+  for (int tokens = 2 * kLeastTokens; tokens <= kMostTokens && tokens < 2 * m; tokens *= 2) {
+    const double time = divide(other, tokens, m, multiprocessors);
+    if (time >= best) continue;
+    best = time;
+    plan = other;
   }
+
   const int64_t spans = shape.scale_span < kTileColumns ? kTileColumns / shape.scale_span : 1;
   plan.stage_bytes = round_up(int64_t{plan.tokens} * kTileColumns * 2 +
                                   WidePlan::kRows * (kTileColumns * shape.bits / 8 + spans * 3),
                               kAlignment);
-  const int64_t at_once = plan.tokens <= wide_small_tokens() ? 2 : 1;
-  const int64_t limit = at_once == 2 ? shared_limit / 2 - 1024 : shared_limit;
+  const int at_once = wide_at_once(plan.tokens);
+  const int64_t limit = (shared_limit + kReserved) / at_once - kReserved;
   plan.stages = static_cast<int>(
       std::min<int64_t>((limit - kAlignment - kBarrierBytes) / plan.stage_bytes, kManyStages));
   plan.shared_bytes = kAlignment + kBarrierBytes + plan.stages * plan.stage_bytes;
 
-  plan.row_tiles = row_tiles;
-  plan.token_tiles = divide_up(m, plan.tokens);
-  const int64_t blocks = shape.packed_columns / kTileColumns;
-  const int64_t tiles = plan.row_tiles * plan.token_tiles;
-  const int64_t workers = multiprocessors * at_once;
-  // As many splits as take the least time, in microseconds on an H200: a block of columns takes as
-  // long as its codes are read, or as its products take; splits' sums are written and read again.
-  const double codes = static_cast<double>(WidePlan::kRows * kTileColumns * shape.bits / 8);
-  const double products = 2.0 * WidePlan::kRows * kTileColumns * plan.tokens;
-  const double block_time =
-      static_cast<double>(at_once) * std::max(codes / kBytesOfOne, products / kProductsOfOne);
-  double best = 0;
-  for (int64_t splits = 1; splits <= std::min(blocks, wide_most_splits(tiles, workers)); ++splits) {
-    const int64_t each = divide_up(blocks, splits);
-    const int64_t used = divide_up(blocks, each);
-    const double sums = static_cast<double>(2 * used * m * shape.packed_rows * 4) / kBytesOfAll;
-    const double time = static_cast<double>(divide_up(tiles * used, workers) * each) * block_time +
-                        (used > 1 ? kAddTime + sums : 0);
-    if (best != 0 && time >= best) continue;
-    best = time;
-    plan.splits = used;
-    plan.split_blocks = each;
-  }
   plan.gathers = shape.ordered || shape.columns % 8 != 0;
   if (plan.gathers) plan.gathered_bytes = round_up(m * shape.packed_columns * 2, 128);
+  plan.sums_bytes =
+      plan.split_tiles() * plan.splits * plan.cluster * plan.tokens * WidePlan::kRows * 4;
   return plan;
 }
 
 int64_t wide_workspace_bytes(const PackedShape& shape, int64_t m, int64_t multiprocessors) {
-  // Stages, which shared memory decides on, change neither part.
+  // Only stages depend on shared memory.
   constexpr int64_t kAnyShared = int64_t{1} << 18;
   const WidePlan plan = plan_wide(shape, m, multiprocessors, kAnyShared);
-  const int64_t sums = plan.splits * m * shape.packed_rows * static_cast<int64_t>(sizeof(float));
-  return kMatmulFlagBytes + plan.gathered_bytes + (plan.splits > 1 ? sums : 0);
+  return kMatmulFlagBytes + plan.gathered_bytes + plan.sums_bytes;
 }
 
 }  // namespace gptqb::kernels

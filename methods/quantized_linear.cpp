@@ -1,6 +1,9 @@
 #include "methods/quantized_linear.h"
 
+#include <ATen/Parallel.h>
+
 #include <cstdio>
+#include <cstring>
 
 #include "common/error.h"
 #include "methods/quant_config.h"
@@ -76,6 +79,40 @@ at::Tensor pick_levels(const at::Tensor& codes, const at::Tensor& lower, const a
   return at::where(codes == 2, upper, at::where(codes == 0, lower, at::zeros({}, upper.options())));
 }
 
+// Eight codes a word, each word times an odd number of its own: a sum that any order of adding
+// gives alike, so that codes need not leave their device.
+constexpr int64_t kWordBytes = 8;
+constexpr int64_t kWordFactor = 0x1b873593cc9e2d51;
+
+uint64_t sum_of_words(const at::Tensor& codes) {
+  const int64_t words = (codes.numel() + kWordBytes - 1) / kWordBytes;
+  const auto padded =
+      at::constant_pad_nd(codes, {0, words * kWordBytes - codes.numel()}).view(at::kLong);
+  const auto factors = at::arange(1, words + 1, padded.options()).mul_(kWordFactor).bitwise_or_(1);
+  return static_cast<uint64_t>((padded * factors).sum().item<int64_t>());
+}
+
+// The same in one pass: tensor operations would fill five arrays of the size of the codes.
+uint64_t sum_of_words_on_host(const at::Tensor& codes) {
+  const uint8_t* const from = codes.const_data_ptr<uint8_t>();
+  const auto product = [&](int64_t word, int64_t bytes) {
+    uint64_t value = 0;
+    std::memcpy(&value, from + word * kWordBytes, static_cast<size_t>(bytes));
+    return value * (static_cast<uint64_t>(word + 1) * static_cast<uint64_t>(kWordFactor) | 1);
+  };
+  const int64_t whole = codes.numel() / kWordBytes;
+  const auto add = [](uint64_t a, uint64_t b) { return a + b; };
+  const uint64_t sum = at::parallel_reduce(
+      0, whole, int64_t{1} << 16, uint64_t{0},
+      [&](int64_t begin, int64_t end, uint64_t part) {
+        for (int64_t word = begin; word < end; ++word) part += product(word, kWordBytes);
+        return part;
+      },
+      add);
+  const int64_t rest = codes.numel() - whole * kWordBytes;
+  return rest == 0 ? sum : sum + product(whole, rest);
+}
+
 }  // namespace
 
 at::Tensor QuantizedLinear::dequantize(at::ScalarType dtype) const {
@@ -122,14 +159,8 @@ int64_t QuantizedLinear::stored_bits(int64_t scale_bits) const {
 }
 
 std::string QuantizedLinear::codes_hash() const {
-  // Eight codes a word, each word times an odd number of its own: a sum that any order of adding
-  // gives alike, so that codes need not leave their device.
   const auto flat = codes.contiguous().view({-1});
-  const int64_t words = (flat.numel() + 7) / 8;
-  const auto padded = at::constant_pad_nd(flat, {0, words * 8 - flat.numel()}).view(at::kLong);
-  const auto factors =
-      at::arange(1, words + 1, padded.options()).mul_(0x1b873593cc9e2d51).bitwise_or_(1);
-  const auto sum = static_cast<uint64_t>((padded * factors).sum().item<int64_t>());
+  const uint64_t sum = flat.is_cpu() ? sum_of_words_on_host(flat) : sum_of_words(flat);
   char text[17];
   std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(sum ^ (sum >> 32)));
   return text;

@@ -42,35 +42,38 @@ class TileCodes {
     }
   }
 
-  // `step` must be known to the compiler.
-  __device__ void operand(int step, uint32_t (&a)[4]) const {
+  // `step` must be known to the compiler. `above`: bits to set besides; unless it is known to be 0,
+  // it should not be known to the compiler, as an instruction takes one constant, here the mask.
+  __device__ void operand(int step, uint32_t (&a)[4], uint32_t above = 0) const {
     if constexpr (kBits == 3) {
-      pair_of_three(words_, step, a[0], a[2]);
-      pair_of_three(words_ + 3, step, a[1], a[3]);
+      pair_of_three(words_, step, above, a[0], a[2]);
+      pair_of_three(words_ + 3, step, above, a[1], a[3]);
     } else {
       const uint32_t mask = ((1U << kBits) - 1) * 0x00010001U << position(position_index(step));
       const int word = step / kPositions * 2;
-      a[0] = words_[word] & mask;
-      a[1] = words_[word + 1] & mask;
-      a[2] = words_[word] >> 8 & mask;
-      a[3] = words_[word + 1] >> 8 & mask;
+      a[0] = (words_[word] & mask) | above;
+      a[1] = (words_[word + 1] & mask) | above;
+      a[2] = (words_[word] >> 8 & mask) | above;
+      a[3] = (words_[word + 1] >> 8 & mask) | above;
     }
   }
 
  private:
   // Three words of a row hold 16 pairs of columns, the last one in their highest bits.
-  __device__ static void pair_of_three(const uint32_t* w, int step, uint32_t& lower,
+  __device__ static void pair_of_three(const uint32_t* w, int step, uint32_t above, uint32_t& lower,
                                        uint32_t& upper) {
     if (step < 6) {
       const uint32_t mask = step < 3 ? 0x00070007U : 0x00380038U;
-      lower = w[step % 3] & mask;
-      upper = w[step % 3] >> 9 & mask;
+      lower = (w[step % 3] & mask) | above;
+      upper = (w[step % 3] >> 9 & mask) | above;
     } else if (step == 6) {
-      lower = w[0] & 0x01C001C0U;
-      upper = w[1] & 0x01C001C0U;
+      lower = (w[0] & 0x01C001C0U) | above;
+      upper = (w[1] & 0x01C001C0U) | above;
     } else {
-      lower = w[2] & 0x01C001C0U;
-      upper = (w[0] >> 9 & 0x00400040U) | (w[1] >> 8 & 0x00800080U) | (w[2] >> 7 & 0x01000100U);
+      lower = (w[2] & 0x01C001C0U) | above;
+      upper = (w[0] >> 9 & 0x00400040U) | above;
+      upper = (w[1] >> 8 & 0x00800080U) | upper;
+      upper = (w[2] >> 7 & 0x01000100U) | upper;
     }
   }
 

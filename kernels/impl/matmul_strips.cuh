@@ -165,15 +165,14 @@ void launch_kernel(const StripsLaunch& launch, cudaStream_t stream) {
                              {kCodeRowBytes, blocks * Sizes::kCodeBytes},
                              {kCodeRowBytes / 8, stage_blocks * Sizes::kCodeRows, plan.strips},
                              CU_TENSOR_MAP_SWIZZLE_NONE);
-  maps.scales =
-      tensor_map<3>(CU_TENSOR_MAP_DATA_TYPE_UINT16, weight.scales, {kTileRows, spans, strips},
-                    {kTileRows * 2, spans * kTileRows * 2},
-                    {kRows, scale_blocks * Sizes::kSpans, plan.strips}, CU_TENSOR_MAP_SWIZZLE_NONE);
-  if (weight.zeros != nullptr)
-    maps.zeros = tensor_map<3>(CU_TENSOR_MAP_DATA_TYPE_UINT8, weight.zeros,
-                               {kTileRows, spans, strips}, {kTileRows, spans * kTileRows},
-                               {kRows, scale_blocks * Sizes::kSpans, plan.strips},
-                               CU_TENSOR_MAP_SWIZZLE_NONE);
+  const auto rows_of_tiles = [&](const void* data, int bytes) {
+    const int64_t rows = spans / Sizes::kSpans;
+    return tensor_map<3>(CU_TENSOR_MAP_DATA_TYPE_INT64, data, {bytes / 8, rows, strips},
+                         {bytes, rows * bytes}, {bytes / 8, scale_blocks, plan.strips},
+                         CU_TENSOR_MAP_SWIZZLE_NONE);
+  };
+  maps.scales = rows_of_tiles(weight.scales, Sizes::kScaleBytes);
+  if (weight.zeros != nullptr) maps.zeros = rows_of_tiles(weight.zeros, Sizes::kZeroBytes);
   const void* const x = plan.prepares ? scratch_of(arguments) + plan.inputs_at : arguments.x;
   const int64_t columns = plan.prepares ? weight.shape.packed_columns : weight.shape.columns;
   maps.x = tensor_map<3>(

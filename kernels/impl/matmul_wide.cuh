@@ -29,9 +29,8 @@ constexpr int kThreads = (1 + kMultipliers) * kWarpgroup;
 constexpr int kMaxStages = 8;
 // Steps whose products run while the next ones' weights are made.
 constexpr int kStepsAtOnce = 4;
-
-// Blocks that a multiprocessor should hold: few activations leave registers for two.
-constexpr int blocks_at_once(int tokens) { return tokens <= wide_small_tokens() ? 2 : 1; }
+// Registers of a thread that multiplies, by blocks that share a multiprocessor.
+constexpr int multiplier_registers(int at_once) { return at_once == 1 ? 232 : 96; }
 
 // What a stage holds: activations in two boxes of 64 columns, then codes, scales and zero points of
 // each strip.
@@ -58,6 +57,19 @@ struct Maps {
 
 #ifdef GPTQB_HOPPER
 
+// Where the sums of splits lie.
+__device__ inline float* split_sums(const WideLaunch& launch) {
+  return reinterpret_cast<float*>(scratch_of(launch.arguments) + launch.plan.gathered_bytes);
+}
+
+// Two neighbours of 16 bits each, the first in the lower half.
+template <class T>
+__device__ inline uint32_t pair_bits(T first, T second) {
+  static_assert(sizeof(T) == 2);
+  return *reinterpret_cast<const uint16_t*>(&first) |
+         static_cast<uint32_t>(*reinterpret_cast<const uint16_t*>(&second)) << 16;
+}
+
 // Makes 16-bit weights of operands of codes: float16 ones by exact differences and one rounded
 // product, bfloat16 ones through float32, rounded once.
 template <int kBits, bool kFloat16>
@@ -70,15 +82,15 @@ class Dequantizer {
     zero_[0] = upper_zero;
     zero_[1] = lower_zero;
   }
-  // `a` as TileCodes gives it for codes at bit `position`.
+  // `a` as TileCodes gives it for codes at bit `position` below kLift: 1024 + code * 2^position, a
+  // float16 whatever the code.
   __device__ void apply(uint32_t (&a)[4], int position) const {
-    // 1024 + code * 2^position, a float16 whatever the code.
     const __half2 unit = __float2half2_rn(1.F / static_cast<float>(1 << position));
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float zero = zero_[i % 2];
       const __half2 offset = __float2half2_rn(-(static_cast<float>(1024 >> position) + zero));
-      const __half2 lifted = bits_to_half2(a[i] | 0x64006400U);
+      const __half2 lifted = bits_to_half2(a[i]);
       const __half2 difference = __hfma2(lifted, unit, offset);
       if constexpr (kFloat16) {
         a[i] = bits_of(__hmul2(difference, __float2half2_rn(scale_[i % 2])));
@@ -102,92 +114,123 @@ class Dequantizer {
   float zero_[2];
 };
 
-struct Tile {
+// What a block does of a unit.
+struct Part {
   int row;    // first of the weight
   int token;  // first
-  int split;
   int first;  // block of columns
   int end;
+  float* sums;  // of a split [tokens][kRows], or null
 };
 
-__device__ inline Tile tile_at(const WideLaunch& launch) {
-  const WidePlan& plan = launch.plan;
-  Tile tile;
-  int index = static_cast<int>(blockIdx.x);
-  tile.split = index % static_cast<int>(plan.splits);
-  index /= static_cast<int>(plan.splits);
-  // Tiles that run together share rows of the weight and tokens: both stay in the L2 cache.
-  constexpr int kTogether = 8;  // tiles of rows
-  const int tokens = static_cast<int>(plan.token_tiles);
-  const int group = index / (kTogether * tokens);
-  const int rows = min(kTogether, static_cast<int>(plan.row_tiles) - group * kTogether);
-  const int within = index - group * kTogether * tokens;
-  tile.row = (group * kTogether + within % rows) * kRows;
-  tile.token = within / rows * plan.tokens;
-  const int blocks = static_cast<int>(launch.arguments.weight.shape.packed_columns / kTileColumns);
-  tile.first = tile.split * static_cast<int>(plan.split_blocks);
-  tile.end = min(tile.first + static_cast<int>(plan.split_blocks), blocks);
-  return tile;
-}
+// The units of a cluster, for those of its threads that copy and those that multiply alike.
+struct Work {
+  const WideLaunch& launch;
+  int cluster;
+  int block;  // within it
 
-template <int kBits, int kTokens, int kSpan>
-__device__ void copy_stages(const Maps& maps, const WideLaunch& launch, const Tile& tile,
-                            char* stages, uint64_t* full, uint64_t* empty) {
-  using Place = Stage<kBits, kTokens, kSpan>;
-  const bool zeros = launch.arguments.weight.zeros != nullptr;
-  const auto blocks_a_span =
-      max(static_cast<int>(launch.arguments.weight.shape.scale_span / kTileColumns), 1);
-  const int first_strip = tile.row / static_cast<int>(kTileRows);
-  // Strips beyond the last one arrive as zeros.
-  const uint32_t bytes = 2 * Place::kBoxBytes + kStrips * (Place::kCodeBytes + Place::kScaleBytes +
-                                                           (zeros ? Place::kZeroBytes : 0));
-  int stage = 0;
-  uint32_t parity = 1;
-  for (int block = tile.first; block < tile.end; ++block) {
-    hopper::wait(empty + stage, parity);
-    char* const to = stages + stage * static_cast<int>(launch.plan.stage_bytes);
-    uint64_t* const barrier = full + stage;
-    hopper::arrive_expecting(barrier, bytes);
-    const int span = kSpan < kColumns ? block * Place::kSpans : block / blocks_a_span;
-    constexpr int kRowsOfStrip = static_cast<int>(kTileRows);
-#pragma unroll
-    for (int box = 0; box < Place::kCodeBoxes; ++box)
-      hopper::copy_box(to + Place::kCodesAt + box * kStrips * Place::kCodeBoxBytes, maps.codes,
-                       barrier, (block * Place::kCodeBoxes + box) * Place::kCodeBoxBytes / 8,
-                       first_strip);
-    hopper::copy_box(to + Place::kScalesAt, maps.scales, barrier, span * kRowsOfStrip, first_strip);
-    if (zeros)
-      hopper::copy_box(to + Place::kZerosAt, maps.zeros, barrier, span * kRowsOfStrip, first_strip);
-    hopper::copy_box(to, maps.x, barrier, block * kColumns, tile.token);
-    hopper::copy_box(to + Place::kBoxBytes, maps.x, barrier, block * kColumns + 64, tile.token);
-    if (++stage == launch.plan.stages) {
-      stage = 0;
-      parity ^= 1;
+  // Calls action(part) for each.
+  template <class Action>
+  __device__ void for_each(const Action& action) const {
+    const WidePlan& plan = launch.plan;
+    const int whole = static_cast<int>(plan.whole);
+    const int splits = static_cast<int>(plan.splits);
+    for (int unit = cluster; unit < plan.units(); unit += static_cast<int>(plan.clusters)) {
+      const int split = unit - whole;
+      const WideTile tile = wide_tile(plan, split < 0 ? unit : whole + split / splits);
+      Part part{(tile.row_tile * plan.cluster + block) * kRows, tile.token_tile * plan.tokens, 0,
+                static_cast<int>(plan.blocks), nullptr};
+      if (split >= 0) {
+        part.first = split % splits * static_cast<int>(plan.split_blocks);
+        part.end = min(part.first + static_cast<int>(plan.split_blocks), part.end);
+        part.sums = split_sums(launch) +
+                    (static_cast<int64_t>(split) * plan.cluster + block) * plan.tokens * kRows;
+      }
+      action(part);
     }
   }
+};
+
+// The ring of stages, as a thread goes through it.
+struct Stages {
+  char* memory;
+  uint64_t* full;
+  uint64_t* empty;
+  int bytes;  // of a stage
+  int count;
+  int stage = 0;
+  uint32_t parity = 0;
+
+  __device__ char* held() const { return memory + stage * bytes; }
+  __device__ void next() {
+    if (++stage < count) return;
+    stage = 0;
+    parity ^= 1U;
+  }
+};
+
+template <int kBits, int kTokens, int kSpan>
+__device__ void copy_stages(const Maps& maps, const Work& work, Stages stages) {
+  using Place = Stage<kBits, kTokens, kSpan>;
+  const PackedView& weight = work.launch.arguments.weight;
+  const bool zeros = weight.zeros != nullptr;
+  const auto blocks_a_span = max(static_cast<int>(weight.shape.scale_span / kTileColumns), 1);
+  const int cluster = work.launch.plan.cluster;
+  // This block's share of the activations, which all blocks of the cluster get.
+  const int share = kTokens / cluster * work.block;
+  const auto everyone = static_cast<uint16_t>((1U << cluster) - 1);
+  // Strips and tokens beyond the last one arrive as zeros.
+  const uint32_t bytes = 2 * Place::kBoxBytes + kStrips * (Place::kCodeBytes + Place::kScaleBytes +
+                                                           (zeros ? Place::kZeroBytes : 0));
+  work.for_each([&](const Part& part) {
+    const int first_strip = part.row / static_cast<int>(kTileRows);
+    for (int block = part.first; block < part.end; ++block, stages.next()) {
+      hopper::wait(stages.empty + stages.stage, stages.parity ^ 1U);
+      char* const to = stages.held();
+      uint64_t* const full = stages.full + stages.stage;
+      hopper::arrive_expecting(full, bytes);
+      const int span = kSpan < kColumns ? block * Place::kSpans : block / blocks_a_span;
+      constexpr int kRowsOfStrip = static_cast<int>(kTileRows);
+#pragma unroll
+      for (int box = 0; box < Place::kCodeBoxes; ++box)
+        hopper::copy_box(to + Place::kCodesAt + box * kStrips * Place::kCodeBoxBytes, maps.codes,
+                         full, (block * Place::kCodeBoxes + box) * Place::kCodeBoxBytes / 8,
+                         first_strip);
+      hopper::copy_box(to + Place::kScalesAt, maps.scales, full, span * kRowsOfStrip, first_strip);
+      if (zeros)
+        hopper::copy_box(to + Place::kZerosAt, maps.zeros, full, span * kRowsOfStrip, first_strip);
+#pragma unroll
+      for (int box = 0; box < 2; ++box)
+        hopper::copy_box_to(everyone, to + box * Place::kBoxBytes + share * 128, maps.x, full,
+                            block * kColumns + 64 * box, part.token + share);
+    }
+  });
 }
 
+// Adds up one unit's products in `sums`.
 template <int kBits, int kTokens, int kSpan, bool kFloat16>
-__device__ void multiply_stages(float (&sums)[kTokens / 2], const WideLaunch& launch,
-                                const Tile& tile, char* stages, uint64_t* full, uint64_t* empty) {
+__device__ void multiply_unit(float (&sums)[kTokens / 2], const Work& work, const Part& part,
+                              Stages& stages) {
   using Place = Stage<kBits, kTokens, kSpan>;
   constexpr int kSpanSteps = (kSpan < kColumns ? kSpan : kColumns) / 16;
-  const bool symmetric = launch.arguments.weight.shape.symmetric;
+  const bool symmetric = work.launch.arguments.weight.shape.symmetric;
+  const int cluster = work.launch.plan.cluster;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32 - 4;  // of both warpgroups
   const int strip = warp / 2;
   const int half = warp % 2;
   const int row = 16 * half + lane / 4;  // of the strip; and row + 8
+  // A stage holds what all blocks of the cluster copied, and each waits for all to be done.
+  const auto free = [&](int stage) {
+    if (lane < cluster) hopper::arrive_in(stages.empty + stage, static_cast<uint32_t>(lane));
+  };
   Dequantizer<kBits, kFloat16> dequantizer;
-  int stage = 0;
-  int before = 0;
-  uint32_t parity = 0;
+  int before = 0;  // stage of the block before
   int32_t adds = 0;
-  uint32_t upper[kStepsAtOnce][4];
-  uint32_t lower[kStepsAtOnce][4];
-  for (int block = tile.first; block < tile.end; ++block) {
-    hopper::wait(full + stage, parity);
-    char* const held = stages + stage * static_cast<int>(launch.plan.stage_bytes);
+  uint32_t operands[2][kStepsAtOnce][4];
+  for (int block = part.first; block < part.end; ++block, stages.next()) {
+    hopper::wait(stages.full + stages.stage, stages.parity);
+    const char* const held = stages.held();
     TileCodes<kBits> codes;
     // Of two boxes, one holds the rows of one warp of each strip, the other those of the other.
     constexpr int kHalfBytes = Place::kCodeBytes / 2;
@@ -203,13 +246,13 @@ __device__ void multiply_stages(float (&sums)[kTokens / 2], const WideLaunch& la
     const uint64_t boxes[2] = {
         hopper::describe_rows(hopper::shared_address(held)),
         hopper::describe_rows(hopper::shared_address(held + Place::kBoxBytes))};
-    // Registers of a product must stand until it is done: two halves take turns.
+    // Registers of a product must stand until it is done: two sets take turns.
 #pragma unroll
     for (int first = 0; first < kSteps; first += kStepsAtOnce) {
-      uint32_t(&operands)[kStepsAtOnce][4] = first == 0 ? upper : lower;
+      uint32_t(&set)[kStepsAtOnce][4] = operands[first / kStepsAtOnce % 2];
       hopper::wait_for_products<1>();
       // Nothing of the stage before is in work any more.
-      if (first > 0 && block > tile.first && lane == 0) hopper::arrive(empty + before);
+      if (first == kStepsAtOnce && block > part.first) free(before);
 #pragma unroll
       for (int step = first; step < first + kStepsAtOnce; ++step) {
         if (step % kSpanSteps == 0) {
@@ -219,96 +262,125 @@ __device__ void multiply_stages(float (&sums)[kTokens / 2], const WideLaunch& la
                           symmetric ? kMiddle : static_cast<float>(zeros[at]),
                           symmetric ? kMiddle : static_cast<float>(zeros[at + 8]));
         }
-        codes.operand(step, operands[step - first]);
-        dequantizer.apply(operands[step - first],
+        codes.operand(step, set[step - first], work.launch.lift);
+        dequantizer.apply(set[step - first],
                           TileCodes<kBits>::position(TileCodes<kBits>::position_index(step)));
       }
       hopper::begin_products();
 #pragma unroll
       for (int step = first; step < first + kStepsAtOnce; ++step) {
-        hopper::multiply_rows<kFloat16, kTokens>(sums, operands[step - first],
+        hopper::multiply_rows<kFloat16, kTokens>(sums, set[step - first],
                                                  boxes[step / 4] + step % 4 * 2, adds);
         adds = 1;
       }
       hopper::commit_products();
     }
-    before = stage;
-    if (++stage == launch.plan.stages) {
-      stage = 0;
-      parity ^= 1;
-    }
+    before = stages.stage;
   }
   hopper::wait_for_products<0>();
+  free(before);
 }
 
-// Sums to y, or to the workspace where columns are split.
-template <int kTokens, class T>
-__device__ void store_sums(const float (&sums)[kTokens / 2], const WideLaunch& launch,
-                           const Tile& tile) {
-  const MatmulArguments& arguments = launch.arguments;
-  const PackedShape& shape = arguments.weight.shape;
+// What the thread holds of 8 rows by 8 tokens becomes 2 rows of one token, from 2 tokens of one
+// row.
+__device__ inline uint32_t transposed(uint32_t two) {
+  uint32_t other;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(other) : "r"(two));
+  return other;
+}
+
+// The sums of a unit of split columns to the workspace.
+template <int kTokens>
+__device__ void store_split(const float (&sums)[kTokens / 2], float* split) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int warp = static_cast<int>(threadIdx.x) / 32 - 4;
-  const int64_t first_row = tile.row + warp * 16 + lane / 4;
-  float* const held = reinterpret_cast<float*>(scratch_of(arguments) + launch.plan.gathered_bytes) +
-                      tile.split * arguments.m * shape.packed_rows;
+  const int first_row = (static_cast<int>(threadIdx.x) / 32 - 4) * 16;
+  float* const to = split + lane % 4 * 2 * kRows + first_row + lane / 4;
+#pragma unroll
+  for (int j = 0; j < kTokens / 8; ++j)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) to[(8 * j + i % 2) * kRows + i / 2 * 8] = sums[4 * j + i];
+}
+
+// The sums of a tile to y, two rows at a time where these are even in number.
+template <int kTokens, class T, bool kEven>
+__device__ void store_tile(const float (&sums)[kTokens / 2], const MatmulArguments& arguments,
+                           const Part& part) {
+  const int64_t rows = arguments.weight.shape.rows;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int64_t first_row = part.row + (static_cast<int>(threadIdx.x) / 32 - 4) * 16;
+  const int64_t first_token = part.token + lane / 4;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const int64_t row = first_row + 8 * h;
-    if (row >= shape.rows) continue;
-    const float bias = arguments.bias == nullptr || launch.plan.splits > 1
+    const int64_t bias_at = first_row + 8 * h + lane / 4;
+    const float bias = arguments.bias == nullptr || bias_at >= rows
                            ? 0
-                           : widen(static_cast<const T*>(arguments.bias)[row]);
+                           : widen(static_cast<const T*>(arguments.bias)[bias_at]);
+    const int64_t row = first_row + 8 * h + lane % 4 * 2;
+    auto* to = static_cast<uint16_t*>(arguments.y) + first_token * rows + row;
+    // Tokens from the first that are stored.
+    const int64_t tokens = row < rows ? arguments.m - first_token : 0;
 #pragma unroll
-    for (int j = 0; j < kTokens / 8; ++j)
-#pragma unroll
-      for (int k = 0; k < 2; ++k) {
-        const int64_t token = tile.token + 8 * j + lane % 4 * 2 + k;
-        if (token >= arguments.m) continue;
-        const float sum = sums[4 * j + 2 * h + k];
-        if (launch.plan.splits > 1)
-          held[token * shape.packed_rows + row] = sum;
-        else
-          static_cast<T*>(arguments.y)[token * shape.rows + row] = rounded<T>(sum + bias);
+    for (int j = 0; j < kTokens / 8; ++j, to += 8 * rows) {
+      const uint32_t two = transposed(pair_bits(rounded<T>(sums[4 * j + 2 * h] + bias),
+                                                rounded<T>(sums[4 * j + 2 * h + 1] + bias)));
+      if (8 * j >= tokens) continue;
+      if constexpr (kEven) {
+        *reinterpret_cast<uint32_t*>(to) = two;
+      } else {
+        to[0] = static_cast<uint16_t>(two);
+        if (row + 1 < rows) to[1] = static_cast<uint16_t>(two >> 16);
       }
+    }
   }
 }
 
 #endif  // GPTQB_HOPPER
 
 template <int kBits, int kTokens, int kSpan, bool kFloat16>
-__global__ void __launch_bounds__(kThreads, blocks_at_once(kTokens))
+__global__ void __launch_bounds__(kThreads, wide_at_once(kTokens))
     matmul_wide_kernel(const __grid_constant__ Maps maps,
                        const __grid_constant__ WideLaunch launch) {
 #ifdef GPTQB_HOPPER
   extern __shared__ char memory[];
+  const WidePlan& plan = launch.plan;
   // Boxes lie at multiples of 1024 bytes; barriers behind the stages.
-  char* const stages = memory + (1024 - hopper::shared_address(memory) % 1024) % 1024;
-  auto* const full =
-      reinterpret_cast<uint64_t*>(stages + launch.plan.stages * launch.plan.stage_bytes);
-  auto* const empty = full + kMaxStages;
+  char* const first_stage = memory + (1024 - hopper::shared_address(memory) % 1024) % 1024;
+  auto* const full = reinterpret_cast<uint64_t*>(first_stage + plan.stages * plan.stage_bytes);
+  Stages stages{first_stage, full, full + kMaxStages, static_cast<int>(plan.stage_bytes),
+                plan.stages};
   if (threadIdx.x == 0) {
-    for (int stage = 0; stage < launch.plan.stages; ++stage) {
-      hopper::init_barrier(full + stage, 1);
-      hopper::init_barrier(empty + stage, kMultipliers * kWarpgroup / 32);
+    for (int stage = 0; stage < plan.stages; ++stage) {
+      hopper::init_barrier(stages.full + stage, 1);
+      hopper::init_barrier(stages.empty + stage, plan.cluster * kMultipliers * kWarpgroup / 32);
     }
     hopper::publish_barriers();
   }
-  __syncthreads();
+  hopper::sync_cluster();
   let_next_begin();
   wait_for_earlier_kernels();
-  const Tile tile = tile_at(launch);
+  const auto block = static_cast<int>(blockIdx.x);
+  const Work work{launch, block / plan.cluster, block % plan.cluster};
+  constexpr int kAtOnce = wide_at_once(kTokens);
   if (threadIdx.x < kWarpgroup) {
-    if constexpr (blocks_at_once(kTokens) == 1) hopper::give_registers<40>();
-    if (threadIdx.x == 0)
-      copy_stages<kBits, kTokens, kSpan>(maps, launch, tile, stages, full, empty);
+    hopper::give_registers<40>();
+    if (threadIdx.x == 0) copy_stages<kBits, kTokens, kSpan>(maps, work, stages);
+    __syncwarp();
   } else {
-    if constexpr (blocks_at_once(kTokens) == 1) hopper::take_registers<232>();
-    float sums[kTokens / 2];
-    multiply_stages<kBits, kTokens, kSpan, kFloat16>(sums, launch, tile, stages, full, empty);
-    using T = std::conditional_t<kFloat16, __half, __nv_bfloat16>;
-    store_sums<kTokens, T>(sums, launch, tile);
+    hopper::take_registers<multiplier_registers(kAtOnce)>();
+    work.for_each([&](const Part& part) {
+      float sums[kTokens / 2];
+      multiply_unit<kBits, kTokens, kSpan, kFloat16>(sums, work, part, stages);
+      using T = std::conditional_t<kFloat16, __half, __nv_bfloat16>;
+      if (part.sums != nullptr)
+        store_split<kTokens>(sums, part.sums);
+      else if (launch.arguments.weight.shape.rows % 2 == 0)
+        store_tile<kTokens, T, true>(sums, launch.arguments, part);
+      else
+        store_tile<kTokens, T, false>(sums, launch.arguments, part);
+    });
   }
+  // No block leaves while another still writes to its memory.
+  hopper::sync_cluster();
 #else
   __trap();  // its launch says no
 #endif
@@ -323,7 +395,8 @@ void launch_kernel(const WideLaunch& launch, const void* x, int64_t columns, cud
   const int64_t spans = weight.shape.scale_spans();
   constexpr int kBoxColumns = Place::kSpans * static_cast<int>(kTileRows);
   Maps maps{};
-  maps.x = swizzled_map(launch.arguments.type, x, launch.arguments.m, columns, kTokens);
+  maps.x = swizzled_map(launch.arguments.type, x, launch.arguments.m, columns,
+                        kTokens / launch.plan.cluster);
   maps.codes = matrix_map(CU_TENSOR_MAP_DATA_TYPE_INT64, 8, weight.codes, strips,
                           blocks * Place::kCodeBytes / 8, kStrips, Place::kCodeBoxBytes / 8,
                           CU_TENSOR_MAP_SWIZZLE_NONE);
@@ -334,8 +407,8 @@ void launch_kernel(const WideLaunch& launch, const void* x, int64_t columns, cud
                             spans * kTileRows, kStrips, kBoxColumns, CU_TENSOR_MAP_SWIZZLE_NONE);
   const WidePlan& plan = launch.plan;
   launch_early(matmul_wide_kernel<kBits, kTokens, kSpan, kFloat16>,
-               plan.row_tiles * plan.token_tiles * plan.splits, kThreads, plan.shared_bytes,
-               /*early=*/true, stream, maps, launch);
+               dim3(static_cast<unsigned>(plan.clusters * plan.cluster)), kThreads,
+               plan.shared_bytes, /*early=*/true, plan.cluster, stream, maps, launch);
 }
 
 template <int kBits, int kTokens, bool kFloat16>
@@ -382,7 +455,7 @@ void launch_wide(const WideLaunch& launch, void* stream) {
     wide::launch_tokens<kBits, true>(launch, x, columns, queue);
   else
     wide::launch_tokens<kBits, false>(launch, x, columns, queue);
-  if (launch.plan.splits > 1) add_wide_splits_cuda(launch, stream);
+  if (launch.plan.split_tiles() > 0) add_wide_splits_cuda(launch, stream);
 }
 
 }  // namespace gptqb::kernels

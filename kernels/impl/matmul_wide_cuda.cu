@@ -2,6 +2,7 @@
 #include "kernels/cuda_check.h"
 #include "kernels/device/half_vector.cuh"
 #include "kernels/hopper_build.h"
+#include "kernels/launch_early.h"
 #include "kernels/matmul.h"
 #include "kernels/matmul_limits.h"
 #include "kernels/matmul_wide.h"
@@ -29,22 +30,35 @@ __global__ void __launch_bounds__(kThreads) gather_inputs_kernel(WideLaunch laun
         real ? x[token * shape.columns + from] : uint16_t{0};
 }
 
+// y = the splits of a tile added up. Block (i, j): rows of tile i / cluster, token j of it.
 template <class T>
-__global__ void __launch_bounds__(kThreads) add_splits_kernel(WideLaunch launch) {
+__global__ void __launch_bounds__(WidePlan::kRows) add_splits_kernel(WideLaunch launch) {
   const MatmulArguments& arguments = launch.arguments;
-  const PackedShape& shape = arguments.weight.shape;
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (row >= shape.rows) return;
+  const WidePlan& plan = launch.plan;
+  wait_for_earlier_kernels();
+  const int number = static_cast<int>(blockIdx.x) / plan.cluster;
+  const int block = static_cast<int>(blockIdx.x) % plan.cluster;
+  const WideTile tile = wide_tile(plan, static_cast<int>(plan.whole) + number);
+  const int64_t rows = arguments.weight.shape.rows;
+  const int64_t row =
+      (static_cast<int64_t>(tile.row_tile) * plan.cluster + block) * WidePlan::kRows + threadIdx.x;
+  if (row >= rows) return;
+  const float bias =
+      arguments.bias == nullptr ? 0 : widen(static_cast<const T*>(arguments.bias)[row]);
+  const int64_t part = static_cast<int64_t>(plan.tokens) * WidePlan::kRows;  // of a block and split
   const auto* const sums =
-      reinterpret_cast<const float*>(scratch_of(arguments) + launch.plan.gathered_bytes);
-  const int64_t split = arguments.m * shape.packed_rows;
-  for (int64_t token = blockIdx.y; token < arguments.m; token += gridDim.y) {
-    float sum = 0;
-    for (int64_t i = 0; i < launch.plan.splits; ++i)
-      sum += sums[i * split + token * shape.packed_rows + row];
-    if (arguments.bias != nullptr) sum += widen(static_cast<const T*>(arguments.bias)[row]);
-    static_cast<T*>(arguments.y)[token * shape.rows + row] = rounded<T>(sum);
-  }
+      reinterpret_cast<const float*>(scratch_of(arguments) + plan.gathered_bytes) +
+      (number * plan.splits * plan.cluster + block) * part + threadIdx.x;
+  const int64_t tokens = min(arguments.m - static_cast<int64_t>(tile.token_tile) * plan.tokens,
+                             static_cast<int64_t>(plan.tokens));
+  const int64_t token = blockIdx.y;
+  if (token >= tokens) return;
+  float sum = 0;
+#pragma unroll 8
+  for (int split = 0; split < plan.splits; ++split)
+    sum += sums[split * plan.cluster * part + token * WidePlan::kRows];
+  const int64_t to = (static_cast<int64_t>(tile.token_tile) * plan.tokens + token) * rows + row;
+  static_cast<T*>(arguments.y)[to] = rounded<T>(sum + bias);
 }
 
 dim3 grid_of(int64_t columns, int64_t tokens) {
@@ -86,9 +100,11 @@ void add_wide_splits_cuda(const WideLaunch& launch, void* stream) {
   const auto kernel = launch.arguments.type == HalfType::kFloat16
                           ? add_splits_kernel<__half>
                           : add_splits_kernel<__nv_bfloat16>;
-  kernel<<<grid_of(launch.arguments.weight.shape.rows, launch.arguments.m), kThreads, 0,
-           static_cast<cudaStream_t>(stream)>>>(launch);
-  GPTQB_CUDA_LAUNCHED("add_splits_kernel");
+  const WidePlan& plan = launch.plan;
+  launch_early(kernel,
+               dim3(static_cast<unsigned>(plan.split_tiles() * plan.cluster),
+                    static_cast<unsigned>(plan.tokens)),
+               WidePlan::kRows, 0, /*early=*/true, static_cast<cudaStream_t>(stream), launch);
 }
 
 std::unique_ptr<MatmulKernel> make_cuda_wide() { return std::make_unique<WideCuda>(); }

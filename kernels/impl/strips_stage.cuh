@@ -15,7 +15,8 @@ constexpr int kBoxColumns = 64;  // of activations
 constexpr int kBoxAlignment = StripsPlan::kBoxAlignment;
 
 // What the copy engine reads: codes [strips][blocks][a tile's words], scales and zero points
-// [strips][spans][32], activations [64 columns each][tokens][64].
+// [strips][blocks][those of a tile], or of a group of several blocks; activations [64 columns
+// each][tokens][64]. Rows as long as they lie in memory: short ones are slow.
 struct Maps {
   CUtensorMap codes, scales, zeros, x;
 };
@@ -110,11 +111,11 @@ __device__ void copy_units(const Maps& maps, const StripsLaunch& launch, int fir
     const int strip = tile * plan.strips;
     hopper::copy_box(to + stage.codes_at, maps.codes, barrier, 0, block * Sizes::kCodeRows, strip);
     for (int i = 0; i < scale_boxes; ++i) {
-      const int span = kSpan < kColumns ? block * Sizes::kSpans : (block + i) / blocks_a_span;
-      hopper::copy_box(to + stage.scales_at + i * stage.next_scales, maps.scales, barrier, 0, span,
+      const int row = (block + i) / blocks_a_span;
+      hopper::copy_box(to + stage.scales_at + i * stage.next_scales, maps.scales, barrier, 0, row,
                        strip);
       if (zeros)
-        hopper::copy_box(to + stage.zeros_at + i * stage.next_zeros, maps.zeros, barrier, 0, span,
+        hopper::copy_box(to + stage.zeros_at + i * stage.next_zeros, maps.zeros, barrier, 0, row,
                          strip);
     }
   };

@@ -2,6 +2,9 @@
 // fits.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "kernels/matmul_strips.h"
 #include "kernels/matmul_tiles.h"
 #include "kernels/matmul_wide.h"
@@ -145,18 +148,28 @@ TEST(WidePlan, CoversEachOutputAndColumnOnce) {
     const int64_t blocks = shape.packed_columns / kTileColumns;
     for (const int64_t m : {1, 16, 17, 64, 100, 128, 257, 4096, 131075}) {
       const WidePlan plan = plan_wide(shape, m, kH200Processors, kH200Shared);
-      EXPECT_GE(plan.row_tiles * WidePlan::kRows, shape.packed_rows);
-      EXPECT_LT((plan.row_tiles - 1) * WidePlan::kRows, shape.packed_rows);
+      const int64_t rows = plan.cluster * WidePlan::kRows;  // of a tile
+      EXPECT_GE(plan.row_tiles * rows, shape.packed_rows);
+      EXPECT_LT((plan.row_tiles - 1) * rows, shape.packed_rows);
       EXPECT_GE(plan.token_tiles * plan.tokens, m);
       EXPECT_LT((plan.token_tiles - 1) * plan.tokens, m);
+      EXPECT_EQ(plan.blocks, blocks);
+      EXPECT_LE(plan.whole, plan.tiles());
       EXPECT_GE(plan.splits * plan.split_blocks, blocks);
       EXPECT_LT((plan.splits - 1) * plan.split_blocks, blocks);
+      EXPECT_LE(plan.clusters, plan.units());
+      EXPECT_GE(plan.clusters, 1);
       EXPECT_GE(plan.stages, 2);
-      EXPECT_LE(plan.shared_bytes, kH200Shared);
-      // Two blocks share a multiprocessor's memory, of which each leaves 1 KB to the system.
-      if (plan.tokens <= wide_small_tokens()) {
-        EXPECT_LE(2 * (plan.shared_bytes + 1024), kH200Shared + 1024);
+      // Each block leaves 1 KB of the multiprocessor's memory to the system.
+      EXPECT_LE(wide_at_once(plan.tokens) * (plan.shared_bytes + 1024), kH200Shared + 1024);
+      // Swizzled rows come eight at a time, and each block of a cluster copies its share.
+      EXPECT_EQ(plan.tokens % (8 * plan.cluster), 0);
+      std::vector<char> taken(static_cast<size_t>(plan.tiles()));
+      for (int i = 0; i < plan.tiles(); ++i) {
+        const WideTile tile = wide_tile(plan, i);
+        taken.at(static_cast<size_t>(tile.row_tile + tile.token_tile * plan.row_tiles)) = 1;
       }
+      EXPECT_EQ(std::count(taken.begin(), taken.end(), 1), plan.tiles());
     }
   });
 }
@@ -171,19 +184,32 @@ TEST(WidePlan, TheWorkspaceHoldsWhatALaunchUses) {
         int64_t bytes = 0;  // past the flags
         if (plan.gathers) bytes += (m * shape.packed_columns * 2 + 127) / 128 * 128;
         EXPECT_EQ(plan.gathered_bytes, bytes);
-        if (plan.splits > 1) bytes += plan.splits * m * shape.packed_rows * 4;
+        // A part for each block of each unit of split columns.
+        bytes += (plan.units() - plan.whole) * plan.cluster * plan.tokens * WidePlan::kRows * 4;
         EXPECT_EQ(wide_workspace_bytes(shape, m, kH200Processors), kMatmulFlagBytes + bytes);
       }
   });
-  // As many tiles as multiprocessors, or more, need no sums beside y.
-  EXPECT_EQ(wide_workspace_bytes(shape_of(32768, 64, 4, 128, true), 70'000, kH200Processors),
-            kMatmulFlagBytes);
 }
 
-TEST(WidePlan, FewTilesSplitTheirColumns) {
-  const auto narrow = shape_of(4096, 11008, 4, 128, true);
-  EXPECT_GT(plan_wide(narrow, 64, kH200Processors, kH200Shared).splits, 1);
-  EXPECT_EQ(plan_wide(narrow, 4096, kH200Processors, kH200Shared).splits, 1);
+TEST(WidePlan, TilesThatFillNoRoundSplitTheirColumns) {
+  // 32 tiles of rows: more units than tiles keep more multiprocessors at work.
+  const WidePlan few =
+      plan_wide(shape_of(4096, 11008, 4, 128, true), 64, kH200Processors, kH200Shared);
+  EXPECT_EQ(few.whole, 0);
+  EXPECT_GT(few.splits, 1);
+  // As many as there are multiprocessors need no sums beside y.
+  const WidePlan full = plan_wide(shape_of(128 * kH200Processors, 4096, 4, 128, true), 64,
+                                  kH200Processors, kH200Shared);
+  EXPECT_EQ(full.whole, full.tiles());
+  EXPECT_EQ(full.sums_bytes, 0);
+}
+
+TEST(WidePlan, ManyTilesOfActivationsAreSharedByTwoBlocks) {
+  const auto large = shape_of(49152, 12288, 4, 128, true);
+  EXPECT_EQ(plan_wide(large, 1024, kH200Processors, kH200Shared).cluster, 2);
+  EXPECT_EQ(plan_wide(large, 64, kH200Processors, kH200Shared).cluster, 1);
+  EXPECT_EQ(plan_wide(shape_of(100, 128, 4, 128, true), 4096, kH200Processors, kH200Shared).cluster,
+            1);
 }
 
 }  // namespace
