@@ -341,11 +341,11 @@ void CodeOrder::scatter(const uint8_t* packed, int64_t rows, uint8_t* codes) {
 }
 
 void pack_grids(const QuantView& view, const PackedShape& shape, const std::vector<int32_t>& groups,
-                int64_t rows, int64_t block, const PackedParts& out) {
+                int64_t rows, int64_t block, RowPlace place, const PackedParts& out) {
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t row = block * rows + r;
     const int64_t from = row * shape.groups;
-    int64_t to = block * shape.scale_spans() * rows + r;
+    int64_t to = block * shape.scale_spans() * rows + place(r);
     for (const int32_t group : groups) {
       const bool padding = group < 0 || row >= shape.rows;
       out.scales[to] = padding ? uint16_t{0} : half_of_float(view.scales[from + group]);
@@ -356,12 +356,12 @@ void pack_grids(const QuantView& view, const PackedShape& shape, const std::vect
 }
 
 void unpack_grids(const PackedView& view, const std::vector<int32_t>& groups, int64_t rows,
-                  int64_t block, const CanonicalParts& out) {
+                  int64_t block, RowPlace place, const CanonicalParts& out) {
   const PackedShape& shape = view.shape;
   const auto middle = static_cast<uint8_t>(1U << (shape.bits - 1));
   for (int64_t r = 0; r < rows && block * rows + r < shape.rows; ++r) {
     const int64_t to = (block * rows + r) * shape.groups;
-    int64_t from = block * shape.scale_spans() * rows + r;
+    int64_t from = block * shape.scale_spans() * rows + place(r);
     for (const int32_t group : groups) {
       if (group >= 0) {
         out.scales[to + group] = float_of_half(view.scales[from]);

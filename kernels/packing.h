@@ -84,12 +84,15 @@ class CodeOrder {
   std::vector<uint8_t> by_column_;
 };
 
-// Scales and zeros of `rows` rows beside each other for each scale span: [row blocks][spans][rows].
-// Padding is 0. One row block at a time.
+// Where a row of a row block lies among its `rows`.
+using RowPlace = int64_t (*)(int64_t row);
+
+// Scales and zeros of `rows` rows beside each other for each scale span: [row blocks][spans][rows],
+// in the order of `place`. Padding is 0. One row block at a time.
 void pack_grids(const QuantView& view, const PackedShape& shape, const std::vector<int32_t>& groups,
-                int64_t rows, int64_t block, const PackedParts& out);
+                int64_t rows, int64_t block, RowPlace place, const PackedParts& out);
 void unpack_grids(const PackedView& view, const std::vector<int32_t>& groups, int64_t rows,
-                  int64_t block, const CanonicalParts& out);
+                  int64_t block, RowPlace place, const CanonicalParts& out);
 
 // group_of_input of the canonical form.
 void unpack_order(const PackedView& view, const std::vector<int32_t>& groups,

@@ -98,6 +98,8 @@ int64_t row_offset(const PackedShape& shape, int64_t row) {
   return row / kRowStrip * strip_bytes + row % kRowStrip * static_cast<int64_t>(sizeof(Lanes));
 }
 
+int64_t in_order(int64_t row) { return row; }
+
 }  // namespace
 
 PackedShape rows_shape(const QuantView& view) {
@@ -136,7 +138,7 @@ void pack_rows(const QuantView& view, const PackedShape& shape, const PackedPart
              reinterpret_cast<uint8_t*>(out.codes) + row_offset(shape, row));
     }
     for (int64_t strip = begin / kRowStrip; strip < end / kRowStrip; ++strip)
-      pack_grids(view, shape, groups, kRowStrip, strip, out);
+      pack_grids(view, shape, groups, kRowStrip, strip, in_order, out);
   });
   if (beyond) throw Error(kPacking, packing_refusal(view));
 }
@@ -163,7 +165,7 @@ void unpack_rows(const PackedView& view, const CanonicalParts& out) {
       if (!as_they_are) from_packed.scatter(to, rows, codes);
     }
     for (int64_t strip = begin / kRowStrip; strip < end / kRowStrip; ++strip)
-      unpack_grids(view, groups, kRowStrip, strip, out);
+      unpack_grids(view, groups, kRowStrip, strip, in_order, out);
   });
   if (out.group_of_input != nullptr) unpack_order(view, groups, out.group_of_input);
 }

@@ -202,7 +202,7 @@ void pack_tiles(const QuantView& view, const PackedShape& shape, const PackedPar
              out.codes + warp_offset(shape, row));
     }
     for (int64_t strip = begin / kTileRows; strip < end / kTileRows; ++strip)
-      pack_grids(view, shape, groups, kTileRows, strip, out);
+      pack_grids(view, shape, groups, kTileRows, strip, tile_scale_place, out);
   });
   if (beyond) throw Error(kPacking, packing_refusal(view));
 }
@@ -231,7 +231,7 @@ void unpack_tiles(const PackedView& view, const CanonicalParts& out) {
       if (!direct) from_packed.scatter(to, rows, codes);
     }
     for (int64_t strip = begin / kTileRows; strip < end / kTileRows; ++strip)
-      unpack_grids(view, groups, kTileRows, strip, out);
+      unpack_grids(view, groups, kTileRows, strip, tile_scale_place, out);
   });
   if (out.group_of_input != nullptr) unpack_order(view, groups, out.group_of_input);
 }

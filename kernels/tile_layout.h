@@ -4,7 +4,7 @@
 // tiles of a strip follow each other by block, strips follow each other:
 //
 //   codes:  [strips][blocks][2 warps][chunks][32 lanes][words of a chunk] u32
-//   scales: [strips][scale spans][32] f16      zeros: the same, u8
+//   scales: [strips][scale spans][8][4] f16    zeros: the same, u8
 //
 // Inside a tile, warp w owns rows 16w .. 16w + 15 and each lane holds what it feeds to the tensor
 // cores: for each of the 8 steps s of 16 columns, the operand A of an m16n8k16 product (PTX ISA,
@@ -35,12 +35,16 @@
 // 2 bits: one chunk; 4 bits: two; 8 bits: four; 3 bits: one chunk of words 0 .. 3, one of words 4
 // and 5 (8 bytes a lane).
 //
+// Scales and zero points of rows g, g + 8, g + 16 and g + 24, which are those of lane 4 g + c,
+// follow each other.
+//
 // Padding: codes 0, zeros 0 (asymmetric), scales 0. A padded column meets an activation of 0.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
+#include "kernels/host_device.h"
 #include "kernels/packed_weight.h"
 #include "kernels/packing.h"
 #include "kernels/quant_view.h"
@@ -49,6 +53,9 @@ namespace gptqb::kernels {
 
 constexpr int64_t kTileRows = 32;
 constexpr int64_t kTileColumns = 128;
+
+// Where the scale of a row of a strip lies among its 32.
+GPTQB_HOST_DEVICE constexpr int64_t tile_scale_place(int64_t row) { return row % 8 * 4 + row / 8; }
 
 // Words of one tile.
 constexpr int64_t tile_words(int64_t bits) { return kTileRows * kTileColumns * bits / 32; }

@@ -74,7 +74,7 @@ GPTQB_HOST_DEVICE constexpr int64_t tiles_code(const PackedShape& shape, const u
 GPTQB_HOST_DEVICE constexpr int64_t tiles_scale_at(const PackedShape& shape, int64_t row,
                                                    int64_t column) {
   return (row / kTileRows * shape.scale_spans() + column / shape.scale_span) * kTileRows +
-         row % kTileRows;
+         tile_scale_place(row % kTileRows);
 }
 
 }  // namespace gptqb::kernels

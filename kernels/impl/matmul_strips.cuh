@@ -76,10 +76,10 @@ __global__ void __launch_bounds__(kThreads<kBits, kEights, kWarps>, strips_at_on
   // Where this warp's part of a stage lies, and what this lane points at for activations.
   const int codes = kept(stage.codes_at + first_tile * Sizes::kCodeBytes);
   const int scales =
-      kept(stage.scales_at + lane / 4 * 2 +
+      kept(stage.scales_at + lane / 4 * 8 +
            (together ? first_tile * Sizes::kScaleBytes
                      : first_block * stage.next_scales + strip * Sizes::kScaleBytes));
-  const int zeros = kept(stage.zeros_at + lane / 4 +
+  const int zeros = kept(stage.zeros_at + lane / 4 * 4 +
                          (together ? first_tile * Sizes::kZeroBytes
                                    : first_block * stage.next_zeros + strip * Sizes::kZeroBytes));
   const auto inputs = static_cast<uint32_t>(

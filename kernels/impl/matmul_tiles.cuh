@@ -253,10 +253,10 @@ __device__ inline void multiply_block(float (&totals)[2][kEights][4], const uint
     for (int tile = 0; tile < 2; ++tile)
 #pragma unroll
       for (int lower = 0; lower < 2; ++lower) {
-        const int row = 16 * tile + 8 * lower + lane / 4;
-        const float scale = __half2float(scales[span * kRows + row]);
+        const int place = static_cast<int>(tile_scale_place(16 * tile + 8 * lower + lane / 4));
+        const float scale = __half2float(scales[span * kRows + place]);
         const float zero = symmetric ? static_cast<float>(1 << (kBits - 1))
-                                     : static_cast<float>(zeros[span * kRows + row]);
+                                     : static_cast<float>(zeros[span * kRows + place]);
         const float offset = -scale * zero;
 #pragma unroll
         for (int e = 0; e < kEights; ++e)

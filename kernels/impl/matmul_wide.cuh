@@ -219,7 +219,8 @@ __device__ void multiply_unit(float (&sums)[kTokens / 2], const Work& work, cons
   const int warp = static_cast<int>(threadIdx.x) / 32 - 4;  // of both warpgroups
   const int strip = warp / 2;
   const int half = warp % 2;
-  const int row = 16 * half + lane / 4;  // of the strip; and row + 8
+  // Of a strip's scales, that of this thread's row; that of row + 8 is the next.
+  const auto place = static_cast<int>(tile_scale_place(16 * half + lane / 4));
   // A stage holds what all blocks of the cluster copied, and each waits for all to be done.
   const auto free = [&](int stage) {
     if (lane < cluster) hopper::arrive_in(stages.empty + stage, static_cast<uint32_t>(lane));
@@ -256,11 +257,11 @@ __device__ void multiply_unit(float (&sums)[kTokens / 2], const Work& work, cons
 #pragma unroll
       for (int step = first; step < first + kStepsAtOnce; ++step) {
         if (step % kSpanSteps == 0) {
-          const int at = step / kSpanSteps * static_cast<int>(kTileRows) + row;
+          const int at = step / kSpanSteps * static_cast<int>(kTileRows) + place;
+          const float2 two = __half22float2(*reinterpret_cast<const __half2*>(scales + at));
           constexpr float kMiddle = 1 << (kBits - 1);
-          dequantizer.set(__half2float(scales[at]), __half2float(scales[at + 8]),
-                          symmetric ? kMiddle : static_cast<float>(zeros[at]),
-                          symmetric ? kMiddle : static_cast<float>(zeros[at + 8]));
+          dequantizer.set(two.x, two.y, symmetric ? kMiddle : static_cast<float>(zeros[at]),
+                          symmetric ? kMiddle : static_cast<float>(zeros[at + 1]));
         }
         codes.operand(step, set[step - first], work.launch.lift);
         dequantizer.apply(set[step - first],

@@ -35,6 +35,7 @@ template <class T>
 __global__ void __launch_bounds__(WidePlan::kRows) add_splits_kernel(WideLaunch launch) {
   const MatmulArguments& arguments = launch.arguments;
   const WidePlan& plan = launch.plan;
+  let_next_begin();
   wait_for_earlier_kernels();
   const int number = static_cast<int>(blockIdx.x) / plan.cluster;
   const int block = static_cast<int>(blockIdx.x) % plan.cluster;

@@ -27,8 +27,32 @@ __device__ inline int kept(int value) {
 
 constexpr float kUnit = 1.F / (1 << 24);  // of a code at position 0
 
+// Of a lane's four rows.
+struct Grids {
+  float scale[4];
+  float zero[4];  // if they are stored
+};
+
+template <bool kSymmetric>
+__device__ inline Grids load_grids(const __half* scales, const uint8_t* zeros) {
+  Grids grids;
+  const uint2 four = *reinterpret_cast<const uint2*>(scales);
+  const float2 upper = __half22float2(*reinterpret_cast<const __half2*>(&four.x));
+  const float2 lower = __half22float2(*reinterpret_cast<const __half2*>(&four.y));
+  grids.scale[0] = upper.x;
+  grids.scale[1] = upper.y;
+  grids.scale[2] = lower.x;
+  grids.scale[3] = lower.y;
+  if constexpr (!kSymmetric) {
+    const uint32_t bytes = *reinterpret_cast<const uint32_t*>(zeros);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) grids.zero[i] = static_cast<float>(bytes >> 8 * i & 0xFF);
+  }
+  return grids;
+}
+
 // One strip by one block: 32 rows by 128 columns by 8 * kEights tokens. `totals` are in units of
-// 2^-24. `scales` and `zeros` of this lane's first row; `inputs`: what it points at for
+// 2^-24. `scales` and `zeros` of this lane's four rows; `inputs`: what it points at for
 // activations; `input_sums` of its first two tokens.
 template <int kBits, int kEights, int kSpan, bool kSymmetric>
 __device__ inline void multiply_block(float (&totals)[2][kEights][4], const uint32_t* block,
@@ -94,14 +118,14 @@ __device__ inline void multiply_block(float (&totals)[2][kEights][4], const uint
 #pragma unroll
         for (int i = 0; i < 4; ++i) even[i] = odd[i] = 0;
       }
+    const Grids grids = load_grids<kSymmetric>(scales + span * kRows, zeros + span * kRows);
 #pragma unroll
     for (int tile = 0; tile < 2; ++tile)
 #pragma unroll
       for (int lower = 0; lower < 2; ++lower) {
-        const int at = span * kRows + 16 * tile + 8 * lower;
-        const float scale = __half2float(scales[at]);
+        const float scale = grids.scale[2 * tile + lower];
         float offset = -kUnit * (1 << (kBits - 1));
-        if constexpr (!kSymmetric) offset = -kUnit * static_cast<float>(zeros[at]);
+        if constexpr (!kSymmetric) offset = -kUnit * grids.zero[2 * tile + lower];
 #pragma unroll
         for (int e = 0; e < kEights; ++e)
 #pragma unroll
