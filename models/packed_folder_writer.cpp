@@ -104,7 +104,10 @@ void PackedFolderWriter::write_dense(CausalLm& model) {
       const auto found = packed_.find(name.substr(0, name.size() - kEnd.size()));
       if (found != packed_.end() && found->second) continue;
     }
-    shards_->add({{name, model.tensor(name)}});
+    const Stopwatch reading{at::kCPU};
+    const at::Tensor tensor = model.tensor(name);
+    busy_seconds_ -= reading.seconds();
+    shards_->add({{name, tensor}});
   }
 }
 

@@ -67,7 +67,8 @@ class PackedFolderWriter {
   PackedFormat format() const { return options_.format; }
   const std::string& head() const { return options_.head; }
   int64_t shard_bytes() const { return options_.shard_bytes; }
-  // Bytes of all tensors, and seconds spent on packing and writing, by whichever thread.
+  // Bytes of all tensors, and seconds spent on packing and writing, by whichever thread; reading
+  // what is copied unchanged, or making it up, is not counted.
   int64_t bytes() const { return shards_->tensor_bytes(); }
   double busy_seconds() const { return busy_seconds_; }
   // Names of the linears that were added, and of the others of the blocks (and the head, if asked).

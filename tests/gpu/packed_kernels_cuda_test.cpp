@@ -12,8 +12,9 @@ using Kind = PackedModel::Kind;
 
 constexpr const char* kDevice = "cuda:0";
 
+// Of the tiny models' 48.
 at::Tensor ids(int64_t tokens) {
-  return at::arange(tokens, at::kLong).mul(7919).remainder(97).add(3).unsqueeze(0);
+  return at::arange(tokens, at::kLong).mul(7919).remainder(48).unsqueeze(0);
 }
 
 double distance(const at::Tensor& a, const at::Tensor& b) {
