@@ -5,18 +5,11 @@
 #include <string>
 
 #include "common/error.h"
+#include "common/round_up.h"
 
 namespace gptqb {
-namespace {
-
-int64_t rounded_up(int64_t positions) {
-  return (positions + KvCache::kReachStep - 1) / KvCache::kReachStep * KvCache::kReachStep;
-}
-
-}  // namespace
-
 int64_t CacheShape::elements() const {
-  return 2 * blocks * batch * kv_heads * rounded_up(positions) * head_dim;
+  return 2 * blocks * batch * kv_heads * round_up(positions, KvCache::kReachStep) * head_dim;
 }
 
 // Zeros, since positions that hold nothing are multiplied by a share of 0, and 0 x NaN is NaN.
@@ -25,7 +18,7 @@ KvCache::KvCache(const CacheShape& shape, at::ScalarType dtype, at::Device devic
     throw Error("cache of keys and values", "expected at least one sequence of one position, got " +
                                                 std::to_string(shape.batch) + " of " +
                                                 std::to_string(shape.positions));
-  const int64_t positions = rounded_up(shape.positions);
+  const int64_t positions = round_up(shape.positions, kReachStep);
   memory_ = at::zeros({2, shape.blocks, shape.batch, shape.kv_heads, positions, shape.head_dim},
                       at::TensorOptions().dtype(dtype).device(device));
   const auto whole_numbers = at::TensorOptions().dtype(at::kLong).device(device);
@@ -40,7 +33,7 @@ void KvCache::clear() {
   mask_ = at::Tensor();
 }
 
-int64_t KvCache::reach() const { return rounded_up(length_); }
+int64_t KvCache::reach() const { return round_up(length_, kReachStep); }
 
 void KvCache::extend(int64_t count) {
   if (count < 1 || length_ + count > shape_.positions)
