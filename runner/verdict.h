@@ -12,7 +12,7 @@
 namespace gptqb {
 
 enum class Outcome { kPass, kFail, kNotRun, kNotSupported, kNotComparable };
-constexpr std::array kOutcomes = {Outcome::kPass, Outcome::kFail, Outcome::kNotRun,
+inline constexpr std::array kOutcomes = {Outcome::kPass, Outcome::kFail, Outcome::kNotRun,
                                   Outcome::kNotSupported, Outcome::kNotComparable};
 const char* outcome_name(
     Outcome outcome);  // "PASS", "FAIL", "not run", "not supported yet", "not comparable"
