@@ -81,8 +81,7 @@ int report_command(const std::string& folder, const std::string& format, std::os
   const auto& entry = report_formats().at(format);
   // Only where runs write: published results stay as they are.
   std::optional<OutputLock::Held> held;
-  if (OutputLock::is_used_in(folder))
-    held.emplace(OutputLock(folder).wait_name(kTablesLock));
+  if (OutputLock::is_used_in(folder)) held.emplace(OutputLock(folder).wait_name(kTablesLock));
   LoadedRecords loaded = records_of(folder, err);
   const bool damaged = !loaded.damaged.empty();
   const ReportData data = report_data(std::move(loaded), folder);

@@ -205,7 +205,8 @@ LinearReplacement ExternalProgram::solve(const LinearProblem& problem) {
   const auto fail = [&](std::string message) -> Error {
     if (message.ends_with('.')) message.pop_back();
     return Error(problem.layer, message + ". Command: " + command_ + ". " +
-                                    printed_text(log, kTailBytes) + ". Its files are in " + folder.string());
+                                    printed_text(log, kTailBytes) + ". Its files are in " +
+                                    folder.string());
   };
   fs::remove_all(folder);
   write_safetensors(input,

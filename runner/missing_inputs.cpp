@@ -48,9 +48,10 @@ void check_model(const Cell& cell, const fs::path& base, std::vector<std::string
   std::error_code ignored;
   if (fs::exists(folder / "config.json", ignored)) {
     if (InputCache::needs_tokenizer(cell) && !has_tokenizer(folder))
-      add(sentences, "model: expected tokenizer.json, tokenizer.model, or vocab.json and merges.txt in " +
-                         folder.string() +
-                         ", got none of them. Copy the tokenizer's files beside the weights");
+      add(sentences,
+          "model: expected tokenizer.json, tokenizer.model, or vocab.json and merges.txt in " +
+              folder.string() +
+              ", got none of them. Copy the tokenizer's files beside the weights");
     return;
   }
   const std::string name =

@@ -13,7 +13,7 @@ namespace gptqb {
 
 enum class Outcome { kPass, kFail, kNotRun, kNotSupported, kNotComparable };
 inline constexpr std::array kOutcomes = {Outcome::kPass, Outcome::kFail, Outcome::kNotRun,
-                                  Outcome::kNotSupported, Outcome::kNotComparable};
+                                         Outcome::kNotSupported, Outcome::kNotComparable};
 const char* outcome_name(
     Outcome outcome);  // "PASS", "FAIL", "not run", "not supported yet", "not comparable"
 

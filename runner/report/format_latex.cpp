@@ -30,8 +30,7 @@ bool has_verdicts(const Section& section) {
 
 std::string absent_text(const Section& absent) {
   std::string text;
-  for (const ReportItem& item : absent.items)
-    text += "\\item " + latex_escape(item.text) + "\n";
+  for (const ReportItem& item : absent.items) text += "\\item " + latex_escape(item.text) + "\n";
   return "\\noindent Cells without a result:\n\\begin{itemize}\n" + text + "\\end{itemize}\n";
 }
 

@@ -97,10 +97,10 @@ TEST(HtmlReport, WhatFailedOrDidNotRunStandsBeforeTheResults) {
                          HasSubstr("expected at most 10.5; off by"),
                          HasSubstr("expected JSON, got nothing"), HasSubstr("✗ FAIL"),
                          HasSubstr("○ not run")));
-  EXPECT_THAT(page, AllOf(HasSubstr("<b>✓ 2</b> cells ok<"), HasSubstr("<b>✗ 1</b> cell failed<"),
-                          HasSubstr("<b>○ 1</b> cell not run<"),
-                          HasSubstr("<b>✗ 1</b> damaged record<"),
-                          Not(HasSubstr("Nothing failed"))));
+  EXPECT_THAT(page,
+              AllOf(HasSubstr("<b>✓ 2</b> cells ok<"), HasSubstr("<b>✗ 1</b> cell failed<"),
+                    HasSubstr("<b>○ 1</b> cell not run<"), HasSubstr("<b>✗ 1</b> damaged record<"),
+                    Not(HasSubstr("Nothing failed"))));
   EXPECT_THAT(html({record("a", "none", 0, 10, {1})}), HasSubstr("Nothing failed"));
 }
 
