@@ -134,7 +134,8 @@ StepBytes step_bytes(const CausalLm& model, int64_t batch, double reach, bool fr
   return bytes;
 }
 
-DecodeLatency measure_decode(CausalLm& model, const at::Tensor& ids, const DecodeTask& task) {
+DecodeLatency measure_decode(CausalLm& model, const at::Tensor& ids, const DecodeTask& task,
+                             double read_rate) {
   c10::InferenceMode inference;
   check_task(task, ids);
   const DecodeOptions options{.batch = ids.size(0), .positions = task.positions()};
@@ -154,6 +155,7 @@ DecodeLatency measure_decode(CausalLm& model, const at::Tensor& ids, const Decod
   result.p90 = quantile(result.step_seconds, 0.9);
   result.tokens_per_second = static_cast<double>(result.batch) / result.median;
   result.step_bytes = step_bytes(model, result.batch, pass.reach, task.from_codes);
+  if (read_rate > 0) result.bandwidth_share = result.step_bytes.total() / result.median / read_rate;
   return result;
 }
 

@@ -55,13 +55,17 @@ struct DecodeLatency {
   double p90 = 0;
   double tokens_per_second = 0;  // batch / median
   StepBytes step_bytes;
+  // step_bytes in the median step, of what a plain read reaches in the same time; 0: not measured.
+  double bandwidth_share = 0;
   GenerationMemory memory;  // planned; its cache is what was allocated
 };
 
-// `ids` i64 [batch, task.given()] on the host: prompt, and what is fed where it is given. Throws
-// Error: settings out of range, other sizes of `ids`, too few positions in the model; Interrupted
-// at Ctrl-C.
-DecodeLatency measure_decode(CausalLm& model, const at::Tensor& ids, const DecodeTask& task);
+// `ids` i64 [batch, task.given()] on the host: prompt, and what is fed where it is given.
+// `read_rate`: bytes a second, as read_bytes_per_second (plain_read.h) measured them in the same
+// run; 0: no share is told. Throws Error: settings out of range, other sizes of `ids`, too few
+// positions in the model; Interrupted at Ctrl-C.
+DecodeLatency measure_decode(CausalLm& model, const at::Tensor& ids, const DecodeTask& task,
+                             double read_rate = 0);
 
 // Of one step of `batch` sequences, with `reach` positions read of the cache.
 StepBytes step_bytes(const CausalLm& model, int64_t batch, double reach, bool from_codes);

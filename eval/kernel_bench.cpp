@@ -11,10 +11,10 @@
 
 #include "common/error.h"
 #include "common/text.h"
+#include "eval/plain_read.h"
 #include "eval/random_weight.h"
 #include "eval/timed_runs.h"
 #include "kernels/device_clocks.h"
-#include "kernels/read_bandwidth.h"
 #include "methods/device_stream.h"
 #include "methods/half_type.h"
 #include "methods/matmul_device.h"
@@ -149,58 +149,9 @@ class Bench {
     }
   }
 
-  // What the plain read reads: whole parts.
-  static constexpr int64_t kPart = int64_t{1} << 20;
-  int64_t read_bytes() const { return (spec_.read_bytes + kPart - 1) / kPart * kPart; }
-
   // All of it by one call.
   std::unique_ptr<kernels::RepetitionTimer> time_read() const {
-    const int64_t bytes = read_bytes();
-    const auto host = at::empty({bytes / 8}, at::kLong);
-    auto* const words = host.data_ptr<int64_t>();
-    at::parallel_for(0, bytes / 8, kPart, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i)
-        words[i] = static_cast<int64_t>(static_cast<uint64_t>(i + 1) * 0x9E3779B97F4A7C15ULL);
-    });
-    // Parts by all threads, folded together.
-    const auto fold = [bytes](const void* data) {
-      const int64_t parts = bytes / kPart;
-      std::vector<uint32_t> folded(static_cast<size_t>(parts));
-      at::parallel_for(0, parts, 1, [&](int64_t begin, int64_t end) {
-        for (int64_t part = begin; part < end; ++part)
-          folded[static_cast<size_t>(part)] =
-              kernels::fold_words_cpu(static_cast<const char*>(data) + part * kPart, kPart);
-      });
-      return kernels::fold_words_cpu(folded.data(), parts * 4);
-    };
-    uint32_t expected = 0;
-    for (int64_t i = 0; i < bytes / 8; ++i)
-      expected ^= static_cast<uint32_t>(words[i]) ^
-                  static_cast<uint32_t>(static_cast<uint64_t>(words[i]) >> 32);
-    const auto check = [&](uint32_t got) {
-      if (got != expected)
-        throw Error("ceiling/read", "expected the exclusive or of all words to be " +
-                                        std::to_string(expected) + ", got " + std::to_string(got));
-    };
-    if (device_.is_cpu()) {
-      check(fold(host.const_data_ptr()));
-      return timer(
-          [host, fold, seen = std::make_shared<uint32_t>(0)](int64_t, void*) {
-            // Kept where the compiler cannot drop it.
-            *static_cast<volatile uint32_t*>(seen.get()) = fold(host.const_data_ptr());
-          },
-          1, nullptr);
-    }
-    const auto data = host.to(device_);
-    const auto partials = at::empty({kernels::fold_words_partials()}, options(at::kInt));
-    const auto call = [data, partials, bytes](int64_t, void* stream) {
-      kernels::fold_words_cuda(data.const_data_ptr(), bytes,
-                               reinterpret_cast<uint32_t*>(partials.data_ptr<int32_t>()), stream);
-    };
-    call(0, handle());
-    const auto folded = partials.cpu();
-    check(kernels::fold_words_cpu(folded.const_data_ptr(), folded.numel() * 4));
-    return timer(call, 1, nullptr);
+    return timer(plain_read(device_, spec_.read_bytes, handle()), 1, nullptr);
   }
 
   int64_t dense_size() const { return device_.is_cuda() ? 8192 : 1024; }
@@ -409,7 +360,8 @@ class Bench {
       }
       if (!time.failure.empty()) throw Error(time.name, "not measured: " + time.failure);
       if (time.name == "ceiling/read") {
-        result.read_bytes_per_second = static_cast<double>(read_bytes()) / time.median;
+        result.read_bytes_per_second =
+            static_cast<double>(plain_read_bytes(spec_.read_bytes)) / time.median;
         continue;
       }
       const std::string type = time.name.substr(time.name.rfind('/') + 1);

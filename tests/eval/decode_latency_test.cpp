@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/statistics.h"
+#include "eval/plain_read.h"
 #include "tests/models/model_folder.h"
 #include "tests/support/message.h"
 
@@ -31,7 +32,7 @@ TEST(DecodeLatency, ItsNumbersAgreeWithEachOther) {
     for (const int64_t prompt : {0, 9})
       for (const bool forced : {false, true}) {
         const DecodeTask task{.prompt = prompt, .generate = 6, .teacher_forced = forced};
-        const DecodeLatency got = measure_decode(*model, ids_of(batch, task.given()), task);
+        const DecodeLatency got = measure_decode(*model, ids_of(batch, task.given()), task, 1e9);
         ASSERT_EQ(got.step_seconds.size(), prompt > 0 ? 5u : 6u);
         EXPECT_EQ(got.batch, batch);
         EXPECT_GT(got.first_seconds, 0);
@@ -42,6 +43,7 @@ TEST(DecodeLatency, ItsNumbersAgreeWithEachOther) {
         EXPECT_LE(got.p10, got.median);
         EXPECT_LE(got.median, got.p90);
         EXPECT_DOUBLE_EQ(got.tokens_per_second * got.median, static_cast<double>(batch));
+        EXPECT_DOUBLE_EQ(got.bandwidth_share * got.median * 1e9, got.step_bytes.total());
         // 256 positions are read at any length up to there.
         EXPECT_EQ(got.step_bytes.cache, 256.0 * 4 * batch * model->cached_per_token());
         EXPECT_EQ(got.memory.cache, 256 * 4 * batch * model->cached_per_token());
@@ -89,6 +91,14 @@ TEST(DecodeLatency, WhatIsWrittenWithTheCacheIsCheckedWithoutIt) {
   DecodeSession other(*packed, {.batch = 1, .positions = 32});
   const DecodeCheck check = check_decode(*packed, other, ids_of(1, 11, packed->vocab_size()), 6);
   EXPECT_LT(check.undecided, 6);
+}
+
+TEST(DecodeLatency, TheReadItIsHeldAgainstIsMeasured) {
+  EXPECT_EQ(plain_read_bytes(1), 1 << 20);
+  EXPECT_EQ(plain_read_bytes((1 << 20) + 1), 2 << 20);
+  const double rate = read_bytes_per_second(at::kCPU, 1 << 24);
+  EXPECT_GT(rate, 1e7);  // a word each 400 ns would be slower
+  EXPECT_LT(rate, 1e13);
 }
 
 // A fault in what the cache's path computes: its model has lost a linear.
