@@ -7,6 +7,7 @@
 
 #include "common/error.h"
 #include "common/progress.h"
+#include "models/decode_ops.h"
 
 namespace gptqb {
 namespace {
@@ -25,9 +26,11 @@ void check_rows(const at::Tensor& ids, int64_t batch) {
 DecodeSession::DecodeSession(CausalLm& model, const DecodeOptions& options)
     : model_(model),
       chunk_(std::max<int64_t>(1, options.chunk)),
-      cache_(model.cache_shape(options.batch, options.positions), model.dtype(), model.device()) {
+      cache_(model.cache_shape(options.batch, options.positions), model.dtype(), model.device()),
+      graphs_(options.graphs) {
   c10::InferenceMode inference;
   model.hold_blocks();
+  graphs_ = options.graphs && GraphReplay::available(model.device()) && model.records_steps();
 }
 
 at::Tensor DecodeSession::last_logits(const at::Tensor& hidden) {
@@ -45,10 +48,45 @@ at::Tensor DecodeSession::prefill(const at::Tensor& ids) {
   return last_logits(hidden);
 }
 
+DecodeSession::Step DecodeSession::run_step(const at::Tensor& ids) {
+  Step step;
+  step.logits = last_logits(model_.run_cached(ids, cache_));
+  step.best = largest_places(step.logits);
+  return step;
+}
+
+// The first step of a reach runs once to warm up, is taken back, recorded and replayed.
+DecodeSession::Step DecodeSession::replayed_step(const at::Tensor& ids) {
+  const at::Tensor placed = model_.placed_ids(ids);
+  const int64_t reach = KvCache::reach_of(cache_.length() + 1);
+  if (reach != recorded_reach_) {
+    recorded_reach_ = 0;  // should recording fail
+    recording_.record(
+        [&](const at::Tensor& next) {
+          const Step step = run_step(next);
+          // What is fed next without being told.
+          return std::vector{step.logits, next.copy_(step.best)};
+        },
+        placed, [&] { cache_.take_back(1); });
+    cache_.count_replayed(-1);
+    recorded_reach_ = reach;
+  }
+  cache_.count_replayed(1);
+  const std::vector<at::Tensor>& results = recording_.run(placed);
+  return {results[0], results[1]};
+}
+
 at::Tensor DecodeSession::step(const at::Tensor& ids) {
   c10::InferenceMode inference;
   check_rows(ids, cache_.shape().batch);
-  return last_logits(model_.run_cached(ids, cache_));
+  if (!graphs_ || ids.size(1) != 1) return last_logits(model_.run_cached(ids, cache_));
+  return replayed_step(ids).logits;
+}
+
+at::Tensor DecodeSession::greedy_step(const at::Tensor& ids) {
+  c10::InferenceMode inference;
+  check_rows(ids, cache_.shape().batch);
+  return (graphs_ && ids.size(1) == 1 ? replayed_step(ids) : run_step(ids)).best;
 }
 
 }  // namespace gptqb

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "methods/graph_replay.h"
 #include "models/causal_lm.h"
 #include "models/kv_cache.h"
 
@@ -17,12 +18,15 @@ struct DecodeOptions {
   // Tokens of a prompt that run through the model together: more of them take more memory, fewer
   // read the weights more often.
   int64_t chunk = 256;
+  // Record a step as a CUDA graph and replay it, where the model allows.
+  bool graphs = true;
 };
 
 class DecodeSession {
  public:
   // Brings all weights to the model's device, where they stay, and takes the cache's memory.
-  // `model` must outlive this object. Throws Error if the model has fewer positions.
+  // `model` must outlive this object, and its weights must not change after the first step. Throws
+  // Error if the model has fewer positions.
   DecodeSession(CausalLm& model, const DecodeOptions& options);
 
   // Logits [batch, vocab] behind the last of `ids` i64 [batch, count], which follow the tokens seen
@@ -30,19 +34,34 @@ class DecodeSession {
   // outside the vocabulary, more tokens than positions.
   at::Tensor prefill(const at::Tensor& ids);
   // The same for one more token of each sequence, `ids` i64 [batch, 1]. Given on the device,
-  // nothing waits for it.
+  // nothing waits for it. The next step may overwrite the result.
   at::Tensor step(const at::Tensor& ids);
+  // step(), but what it returns is the id of the largest logit of each sequence: i64 [batch, 1], on
+  // the device, to be fed to the next.
+  at::Tensor greedy_step(const at::Tensor& ids);
 
+  // Whether steps are replayed as a graph.
+  bool graphs() const { return graphs_; }
   // Forgets all tokens; keeps weights and memory.
   void clear() { cache_.clear(); }
   const KvCache& cache() const { return cache_; }
 
  private:
+  struct Step {
+    at::Tensor logits;  // [batch, vocab]
+    at::Tensor best;    // i64 [batch, 1]
+  };
+  Step run_step(const at::Tensor& ids);
+  Step replayed_step(const at::Tensor& ids);
   at::Tensor last_logits(const at::Tensor& hidden);
 
   CausalLm& model_;
   int64_t chunk_;
   KvCache cache_;
+  bool graphs_;
+  // A step is the same work on the same memory for as long as the cache's reach stays.
+  GraphReplay recording_;
+  int64_t recorded_reach_ = 0;
 };
 
 }  // namespace gptqb

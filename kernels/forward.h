@@ -48,12 +48,17 @@ struct Rotate {
 };
 void rotate_cuda(const Rotate& problem, void* stream);
 
-// gate = round(round(silu(gate)) * up), SwiGLU's middle (Shazeer 2020).
+// out = round(round(silu(gate)) * up), SwiGLU's middle (Shazeer 2020). Launched early (kernels/
+// decode.h).
 struct SiluMultiply {
   HalfType type = HalfType::kFloat16;
-  int64_t count = 0;         // a multiple of kHalfVector
-  void* gate = nullptr;      // in and out [count]
-  const void* up = nullptr;  // [count]
+  int64_t rows = 0;
+  int64_t columns = 0;  // a multiple of kHalfVector
+  int64_t stride = 0;   // of rows of gate and up, in values: a multiple of kHalfVector
+  const void* gate = nullptr;
+  const void* up = nullptr;
+  void* out =
+      nullptr;  // [rows, columns], rows one after the other; may be gate if stride is columns
 };
 void silu_multiply_cuda(const SiluMultiply& problem, void* stream);
 

@@ -24,11 +24,15 @@ class GraphReplay {
 
   // Runs `work` on `example` (on a GPU) to warm up and once more to record it; what was recorded
   // before is dropped. `work` must not wait for the device, and what it reads beside its input must
-  // stay where it is.
-  void record(const Work& work, const at::Tensor& example);
+  // stay where it is. `undo`, if there is one, is called in between and takes back what the warm-up
+  // changed.
+  void record(const Work& work, const at::Tensor& example,
+              const std::function<void()>& undo = nullptr);
+  bool recorded() const { return recording_ != nullptr; }
 
   // What `work` makes of `input`, which has the example's shape and dtype. The next call overwrites
-  // the results.
+  // the results. `input` may be a result that is the input `work` was recorded with: it is then
+  // used as it is.
   const std::vector<at::Tensor>& run(const at::Tensor& input);
 
  private:

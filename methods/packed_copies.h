@@ -4,7 +4,9 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
+#include <vector>
 
 #include "kernels/packed_weight.h"
 #include "kernels/quant_view.h"
@@ -24,9 +26,15 @@ class PackedCopies {
     put(device, copies(bytes()));
   }
 
+  // One below the other, `parts` of one copy each on one device: a linear of all their rows. Null
+  // if they are laid out in different ways, or rows of one would not follow those before it.
+  static std::optional<PackedCopies> stacked(std::string_view layout,
+                                             const std::vector<const PackedCopies*>& parts);
+
   // Moves it to `device`, `copies` times there.
   void put(at::Device device, int64_t copies);
 
+  at::Device device() const { return memory_.device(); }
   int64_t bytes() const { return parts_.total(); }  // of one copy
   int64_t copies() const { return memory_.size(0); }
   const kernels::PackedShape& shape() const { return shape_; }
@@ -34,6 +42,8 @@ class PackedCopies {
   kernels::PackedView view(int64_t copy) const;
 
  private:
+  PackedCopies() = default;
+
   kernels::PackedShape shape_;
   kernels::PackedBytes parts_;
   at::Tensor memory_;  // [copies, bytes], uint8

@@ -43,6 +43,15 @@ at::Tensor for_kernels(const at::Tensor& tensor) {
 PackedLinear::PackedLinear(const QuantizedLinear& linear, std::string_view layout)
     : memory_(layout, view_of(linear)) {}
 
+std::optional<PackedLinear> PackedLinear::stacked(std::string_view layout,
+                                                  const std::vector<const PackedLinear*>& parts) {
+  std::vector<const PackedCopies*> memories;
+  for (const PackedLinear* part : parts) memories.push_back(&part->memory_);
+  std::optional<PackedCopies> all = PackedCopies::stacked(layout, memories);
+  if (!all) return std::nullopt;
+  return PackedLinear(std::move(*all));
+}
+
 PackedLinear PackedLinear::to(at::Device device) const {
   PackedLinear moved = *this;
   moved.memory_.put(device, 1);
@@ -80,9 +89,11 @@ const kernels::MatmulKernel& PackedProducts::kernel(const std::string& name) {
 
 // Kept between products: its flags are zero again after each.
 void* PackedProducts::workspace(int64_t bytes) {
-  if (!workspace_.defined() || workspace_.numel() < bytes)
+  if (!workspace_.defined() || workspace_.numel() < bytes) {
+    if (workspace_.defined()) outgrown_.push_back(workspace_);
     workspace_ = at::zeros({std::max<int64_t>(bytes, 16)},
                            at::TensorOptions().device(device_).dtype(at::kByte));
+  }
   return workspace_.data_ptr();
 }
 

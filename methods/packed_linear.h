@@ -7,8 +7,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "kernels/matmul.h"
 #include "methods/packed_copies.h"
@@ -24,10 +27,17 @@ class PackedLinear {
   // groups of no multiple of 16 columns, a scale that float16 does not hold.
   PackedLinear(const QuantizedLinear& linear, std::string_view layout);
 
+  // A linear of the rows of all `parts`, which lie in `layout` on one device and read the same
+  // inputs. Null where they are packed too differently for one product.
+  static std::optional<PackedLinear> stacked(std::string_view layout,
+                                             const std::vector<const PackedLinear*>& parts);
+
   PackedLinear to(at::Device device) const;
   kernels::PackedView view() const { return memory_.view(0); }
 
  private:
+  explicit PackedLinear(PackedCopies memory) : memory_(std::move(memory)) {}
+
   PackedCopies memory_;
 };
 
@@ -49,7 +59,7 @@ class PackedProducts {
   // [out] may be undefined.
   at::Tensor product(const PackedLinear& linear, const at::Tensor& x, const at::Tensor& bias);
 
-  // Products so far, by kernel.
+  // Products so far, by kernel; what is recorded and replayed counts once.
   const std::map<std::string, int64_t>& launched() const { return launched_; }
 
  private:
@@ -61,6 +71,8 @@ class PackedProducts {
   kernels::MatmulDevice matmul_device_;
   std::map<std::string, std::unique_ptr<kernels::MatmulKernel>> kernels_;
   at::Tensor workspace_;
+  // Workspaces that became too small: recorded products (methods/graph_replay.h) still use them.
+  std::vector<at::Tensor> outgrown_;
   std::map<std::string, int64_t> launched_;
 };
 

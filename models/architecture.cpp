@@ -76,7 +76,8 @@ std::unique_ptr<CausalLm> open_synthetic(const SyntheticModel& model, const Mode
   return open_source(
       ConfigReader("model.synthetic", model.config()),
       [&] {
-        return std::make_unique<SyntheticWeights>(static_cast<uint64_t>(model.seed), model.name());
+        return std::make_unique<SyntheticWeights>(static_cast<uint64_t>(model.seed), model.name(),
+                                                  model.packed());
       },
       options);
 }

@@ -33,7 +33,13 @@ class CausalLm : public BlockModel {
   // `ids` are on it and blocks are held; ids on the host are checked. Throws Error as embed, or if
   // the cache is full.
   virtual at::Tensor run_cached(const at::Tensor& ids, KvCache& cache);
-  // From now on all blocks stay on the device, and load_block only says which one is meant.
+  // Whether run_cached, once run on one token a sequence, may be recorded (methods/graph_replay.h):
+  // it then launches the same kernels on the same memory for as long as cache.reach() stays.
+  virtual bool records_steps() const { return false; }
+  // `ids` i64 [batch, count] on the device; ids on the host are checked first, as by embed.
+  virtual at::Tensor placed_ids(const at::Tensor& ids) const { return ids.to(device()); }
+  // From now on all blocks stay on the device, and load_block only says which one is meant. On a
+  // GPU linears that read the same input become one product.
   virtual void hold_blocks() {}
   // Ids the config names; empty if it names none.
   virtual std::optional<int64_t> bos_token_id() const = 0;

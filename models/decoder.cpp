@@ -295,39 +295,6 @@ void Decoder::read_ahead(int64_t block) {
   });
 }
 
-void Decoder::hold_blocks() {
-  if (!held_.empty()) return;
-  release_block();
-  std::vector<HeldBlock> blocks;
-  for (int64_t block = 0; block < block_count(); ++block) {
-    load_block(block);
-    blocks.push_back({std::move(block_), std::move(block_int8_), std::move(block_packed_)});
-    // What was moved from is left as it may be.
-    block_.clear();
-    block_int8_.clear();
-    block_packed_.clear();
-  }
-  ahead_.drop();
-  loaded_block_ = -1;
-  held_ = std::move(blocks);
-}
-
-void Decoder::put_back() {
-  if (loaded_block_ >= 0)
-    held_[loaded_block_] = {std::move(block_), std::move(block_int8_), std::move(block_packed_)};
-  block_.clear();
-  block_int8_.clear();
-  block_packed_.clear();
-  loaded_block_ = -1;
-}
-
-void Decoder::take_held(int64_t block) {
-  block_ = std::move(held_[block].tensors);
-  block_int8_ = std::move(held_[block].int8);
-  block_packed_ = std::move(held_[block].packed);
-  loaded_block_ = block;
-}
-
 void Decoder::release_block() {
   if (!held_.empty()) return put_back();
   ahead_.drop();
@@ -351,16 +318,15 @@ const at::Tensor& Decoder::block_tensor(const std::string& name) const {
 }
 
 at::Tensor Decoder::weight(const std::string& linear) const {
-  if (block_packed_.contains(linear))
-    return weights_->load(block_name(loaded_block_) + "." + linear + ".weight", dtype_, device_);
-  const at::Tensor& found = block_tensor(linear + ".weight");
-  for (const Stage& stage : facts_.stages)
-    for (const std::string& known : stage.linears)
-      if (known == linear && found.defined()) return found;
-  throw Error(block_name(loaded_block_), "expected the name of a linear, got '" + linear + "'");
+  place_of(linear);  // there must be such a linear
+  const std::string name = linear + ".weight";
+  const at::Tensor& found = block_tensor(name);
+  if (found.defined()) return found;
+  return weights_->load(block_name(loaded_block_) + "." + name, dtype_, device_);
 }
 
 void Decoder::replace(const std::string& linear, const LinearReplacement& replacement) {
+  take_apart(linear);
   const at::Tensor current = weight(linear);
   const std::string layer = block_name(loaded_block_) + "." + linear;
   check_shape(layer, replacement, current.size(0), current.size(1));
@@ -373,6 +339,7 @@ void Decoder::replace(const std::string& linear, const LinearReplacement& replac
 }
 
 void Decoder::divide_output(const std::string& producer, const at::Tensor& scale) {
+  take_apart(producer);
   const at::Tensor divisor = scale.to(device_, dtype_);
   const auto& stages = facts_.stages;
   const bool is_linear = std::any_of(stages.begin(), stages.end(), [&](const Stage& stage) {
@@ -397,6 +364,7 @@ void Decoder::apply_divisor(const std::string& name, at::Tensor& activation) con
 }
 
 void Decoder::try_weights(const std::string& linear, const at::Tensor& weights) {
+  take_apart(linear);
   const at::Tensor current = weight(linear);
   if (weights.sizes() != current.sizes())
     throw Error(block_name(loaded_block_) + "." + linear,
@@ -412,6 +380,7 @@ at::Tensor Decoder::linear(const std::string& name, const at::Tensor& x) const {
   if (int8 != block_int8_.end()) return int8_product(x, int8->second, bias);
   const auto packed = block_packed_.find(name);
   if (packed != block_packed_.end()) return products_->product(packed->second, x, bias);
+  if (!block_.contains(name + ".weight")) return joined_part(name, x);
   return at::linear(x, block_tensor(name + ".weight"), bias);
 }
 
@@ -428,8 +397,10 @@ at::Tensor Decoder::linear_activated(const std::string& name, const at::Tensor& 
   const at::Tensor& bias = block_tensor(name + ".bias");
   if (!x.is_cuda() || !bias.defined() || block_int8_.contains(name) ||
       block_packed_.contains(name)) {
-    const at::Tensor inner = linear(name, x);
-    return gelu ? at::gelu(inner, "tanh") : inner.relu_();
+    at::Tensor inner = linear(name, x);
+    if (gelu) return at::gelu(inner, "tanh");
+    relu_in_place(inner);
+    return inner;
   }
   const at::Tensor& weight = block_tensor(name + ".weight");
   auto shape = x.sizes().vec();
@@ -471,34 +442,6 @@ at::Tensor Decoder::device_rows(const std::string& name, const at::Tensor& ids) 
     return at::embedding(embedding_, ids);
   }
   return at::embedding(end_tensor(name), ids);
-}
-
-CacheShape Decoder::cache_shape(int64_t batch, int64_t positions) const {
-  if (positions > max_positions())
-    throw Error("cache of keys and values", "expected at most " + std::to_string(max_positions()) +
-                                                " positions, which the model has, got " +
-                                                std::to_string(positions));
-  return {.blocks = block_count(),
-          .batch = batch,
-          .kv_heads = facts_.kv_heads,
-          .positions = positions,
-          .head_dim = facts_.head_dim};
-}
-
-at::Tensor Decoder::run_cached(const at::Tensor& ids, KvCache& cache) {
-  const at::Tensor words = ids.is_cpu() ? checked_ids(ids).to(device_) : ids;
-  cache.extend(words.size(1));
-  struct Attached {
-    KvCache*& where;
-    ~Attached() { where = nullptr; }
-  } attached{cache_};
-  cache_ = &cache;
-  at::Tensor hidden = embed_at(words, cache.positions());
-  for (int64_t block = 0; block < block_count(); ++block) {
-    load_block(block);
-    hidden = run_block(hidden);
-  }
-  return hidden;
 }
 
 const at::Tensor& Decoder::end_tensor(const std::string& name) {

@@ -12,6 +12,7 @@
 #include "methods/packed_linear.h"
 #include "models/architecture.h"
 #include "models/causal_lm.h"
+#include "models/decode_ops.h"
 #include "models/read_ahead.h"
 #include "models/replaced_weights.h"
 #include "models/weight_source.h"
@@ -61,6 +62,8 @@ class Decoder : public CausalLm {
   }
   CacheShape cache_shape(int64_t batch, int64_t positions) const override;
   at::Tensor run_cached(const at::Tensor& ids, KvCache& cache) override;
+  bool records_steps() const override;
+  at::Tensor placed_ids(const at::Tensor& ids) const override;
   void hold_blocks() override;
   std::string architecture() const override { return facts_.architecture; }
   std::optional<int64_t> bos_token_id() const override { return bos_token_id_; }
@@ -109,6 +112,13 @@ class Decoder : public CausalLm {
   virtual at::Tensor embed_at(const at::Tensor& ids, const at::Tensor& positions) = 0;
   // While blocks run in run_cached: what they put keys and values into, and attend to; else null.
   KvCache* cache() const { return cache_; }
+  // Whether that is about one token a sequence, and its small operations are fused ones
+  // (models/decode_ops.h).
+  bool stepping() const { return stepping_; }
+  // residual + delta, which while stepping waits for normed(). `delta` is used up.
+  void add(at::Tensor& residual, at::Tensor delta);
+  // The norm of `residual`, once what was to be added to it is.
+  at::Tensor normed(at::Tensor& residual, const Norm& norm);
   int64_t loaded_block() const { return loaded_block_; }
   // A tensor outside the blocks, in the model's dtype on its device; kept there from its first use
   // on.
@@ -121,12 +131,29 @@ class Decoder : public CausalLm {
   void apply_divisor(const std::string& name, at::Tensor& activation) const;
   // x W^T + b, with b where the model has one.
   at::Tensor linear(const std::string& name, const at::Tensor& x) const;
+  // What the linears of a stage make of the input they share, in their order: one product where
+  // held blocks have them as one. Of one token a sequence these may be views into its rows.
+  std::vector<at::Tensor> stage_linears(size_t stage, const at::Tensor& x) const;
   // relu(linear(name, x)): on a GPU with a bias, from the product's registers.
   at::Tensor linear_relu(const std::string& name, const at::Tensor& x) const;
   // The same with GELU by tanh, of float32 sums.
   at::Tensor linear_gelu(const std::string& name, const at::Tensor& x) const;
 
  private:
+  // The linears of a stage as one.
+  struct JoinedLinears {
+    at::Tensor weight;                   // [sum of rows, in]; the linears' own are views of it
+    std::optional<PackedLinear> packed;  // in its stead; the linears' own are gone
+    at::Tensor bias;                     // undefined: none
+    std::vector<int64_t> rows;
+  };
+  struct HeldBlock {
+    std::map<std::string, at::Tensor> tensors;
+    std::map<std::string, Int8Linear> int8;
+    std::map<std::string, PackedLinear> packed;
+    std::map<size_t, JoinedLinears> joined;
+  };
+
   at::Tensor linear_activated(const std::string& name, const at::Tensor& x, bool gelu) const;
   // Kernels for all packed linears. Throws Error naming what cannot be computed from its codes.
   std::unique_ptr<PackedProducts> checked_products() const;
@@ -140,9 +167,18 @@ class Decoder : public CausalLm {
   // Whether a tensor computes as its source has it.
   bool as_loaded(int64_t block, const std::string& name, const std::string& full_name) const;
   void read_ahead(int64_t block);
-  // Of held blocks: puts the loaded one back; takes `block`.
+  // Of held blocks: takes the loaded one out; puts it back where it is held; loads `block` from
+  // there.
+  HeldBlock take_loaded();
   void put_back();
   void take_held(int64_t block);
+  // Of the loaded block: joins what can be joined; takes the stage of `linear` apart again.
+  void join_linears();
+  void take_apart(const std::string& linear);
+  // The stage of a linear, and its place there. Throws Error if there is none of that name.
+  std::pair<size_t, size_t> place_of(const std::string& linear) const;
+  // What `linear` makes of `x`, of the product that it is joined in.
+  at::Tensor joined_part(const std::string& linear, const at::Tensor& x) const;
   at::Tensor load_to_device(const std::string& name);
   // Whether the head computes with the embedding's tensor.
   bool tied() const { return facts_.tied_head && !head_.defined() && !embedding_.defined(); }
@@ -165,14 +201,12 @@ class Decoder : public CausalLm {
   std::map<std::string, Int8Linear> block_int8_;  // the same for linears that round their inputs
   std::unique_ptr<PackedProducts> products_;      // null: packed linears are dequantized
   std::map<std::string, PackedLinear> block_packed_;  // the same for linears computed from codes
-  struct HeldBlock {
-    std::map<std::string, at::Tensor> tensors;
-    std::map<std::string, Int8Linear> int8;
-    std::map<std::string, PackedLinear> packed;
-  };
+  std::map<size_t, JoinedLinears> block_joined_;      // by stage, of held blocks
   std::vector<HeldBlock> held_;  // all blocks, the loaded one's place empty; or none
   KvCache* cache_ = nullptr;     // of the run_cached that is under way
-  double read_seconds_ = 0;      // in load_block
+  bool stepping_ = false;
+  at::Tensor pending_;       // while stepping: what is still to be added to the residual
+  double read_seconds_ = 0;  // in load_block
   bool reads_ahead_ = false;
   ReadAhead ahead_;  // its thread uses what stands above
 };

@@ -29,6 +29,15 @@ bool fits_kernel(const at::Tensor& x, int64_t width, std::initializer_list<at::T
   return true;
 }
 
+// Whether `gate` and `up` [rows, 1, columns] are rows of one matrix that kernels can read.
+bool rows_fit_kernel(const at::Tensor& gate, const at::Tensor& up) {
+  return gate.is_cuda() &&
+         (gate.scalar_type() == at::kHalf || gate.scalar_type() == at::kBFloat16) &&
+         up.scalar_type() == gate.scalar_type() && gate.dim() == 3 && gate.size(1) == 1 &&
+         gate.strides() == up.strides() && gate.stride(2) == 1 && gate.size(2) % kHalfVector == 0 &&
+         gate.stride(0) % kHalfVector == 0 && aligned(gate) && aligned(up);
+}
+
 }  // namespace
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& scale, double epsilon) {
@@ -81,17 +90,22 @@ at::Tensor rotate_pairs(const at::Tensor& x, const at::Tensor& cosines, const at
   return rotated;
 }
 
-void silu_multiply(at::Tensor& gate, const at::Tensor& up) {
-  if (!fits_kernel(gate, gate.numel(), {up})) {
-    at::silu_(gate).mul_(up);
-    return;
-  }
+at::Tensor silu_multiply(at::Tensor gate, const at::Tensor& up) {
+  const int64_t columns = gate.size(-1);
+  const int64_t rows = gate.numel() / columns;
+  const bool dense = fits_kernel(gate, gate.numel(), {up});
+  if (!dense && !rows_fit_kernel(gate, up)) return at::silu_(gate).mul_(up);
+  at::Tensor out = dense ? gate : at::empty(gate.sizes(), gate.options());
   const DeviceStream stream(gate.device());
   kernels::silu_multiply_cuda({.type = half_type(gate),
-                               .count = gate.numel(),
-                               .gate = gate.mutable_data_ptr(),
-                               .up = up.const_data_ptr()},
+                               .rows = dense ? 1 : rows,
+                               .columns = dense ? gate.numel() : columns,
+                               .stride = dense ? gate.numel() : gate.stride(0),
+                               .gate = gate.const_data_ptr(),
+                               .up = up.const_data_ptr(),
+                               .out = out.mutable_data_ptr()},
                               stream.handle());
+  return out;
 }
 
 void bloom_gelu(at::Tensor& x) {

@@ -15,8 +15,9 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& scale, double epsilon
 // cos + low sin). `cosines` and `sines` [seqlen, head_dim / 2] in the dtype of x. A new tensor.
 at::Tensor rotate_pairs(const at::Tensor& x, const at::Tensor& cosines, const at::Tensor& sines);
 
-// gate = silu(gate) * up, in place; both of one shape and dtype.
-void silu_multiply(at::Tensor& gate, const at::Tensor& up);
+// silu(gate) * up; both of one shape and dtype. May be computed in the memory of `gate`. Rows of
+// both may lie apart, equally far, as parts of one product's.
+at::Tensor silu_multiply(at::Tensor gate, const at::Tensor& up);
 
 // x = x (1 + tanh(0.79788456 x (1 + 0.044715 x x))) / 2, in place: transformers' BloomGelu,
 // operation by operation, which in half precision is not what ATen's gelu gives.

@@ -33,7 +33,14 @@ void KvCache::clear() {
   mask_ = at::Tensor();
 }
 
-int64_t KvCache::reach() const { return round_up(length_, kReachStep); }
+void KvCache::take_back(int64_t count) {
+  length_ -= count;
+  next_.sub_(count);
+  positions_ = at::Tensor();
+  mask_ = at::Tensor();
+}
+
+int64_t KvCache::reach_of(int64_t length) { return round_up(length, kReachStep); }
 
 void KvCache::extend(int64_t count) {
   if (count < 1 || length_ + count > shape_.positions)
@@ -45,9 +52,21 @@ void KvCache::extend(int64_t count) {
   positions_ = everywhere_.narrow(0, 0, count) + next_;
   next_.add_(count);
   length_ += count;
+  mask_ = at::Tensor();
+}
+
+const at::Tensor& KvCache::mask() {
+  if (mask_.defined()) return mask_;
   const at::Tensor ahead = everywhere_.narrow(0, 0, reach()).unsqueeze(0) > positions_.unsqueeze(1);
   mask_ = at::zeros(ahead.sizes(), memory_.options())
               .masked_fill_(ahead, -std::numeric_limits<double>::infinity());
+  return mask_;
+}
+
+void* KvCache::scratch(int64_t bytes) {
+  if (!scratch_.defined() || scratch_.numel() < bytes)
+    scratch_ = at::zeros({bytes}, memory_.options().dtype(at::kByte));
+  return scratch_.mutable_data_ptr();
 }
 
 void KvCache::put(int64_t block, const at::Tensor& keys, const at::Tensor& values) {

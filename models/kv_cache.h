@@ -41,6 +41,11 @@ class KvCache {
   int64_t allocated_positions() const { return memory_.size(4); }
   // Forgets all tokens; keeps the memory.
   void clear();
+  // Forgets the last `count` tokens.
+  void take_back(int64_t count);
+  // Counts on the host alone what a recorded extend() (methods/graph_replay.h) does on the device
+  // when it is replayed: `count` more tokens, or fewer for one that was recorded and not run.
+  void count_replayed(int64_t count) { length_ += count; }
 
   // Makes room for `count` more tokens a sequence, which the calls below are then about. Throws
   // Error if that is more than shape().positions.
@@ -48,16 +53,22 @@ class KvCache {
   // i64 [count] on the device: where the new tokens stand in their sequences.
   const at::Tensor& positions() const { return positions_; }
   // Positions that attention reads: at least length().
-  int64_t reach() const;
+  int64_t reach() const { return reach_of(length_); }
+  static int64_t reach_of(int64_t length);
   // [count, reach()] in the cache's dtype, to be added to scores: 0 where a new token may look,
   // -inf at positions that lie ahead of it or hold nothing.
-  const at::Tensor& mask() const { return mask_; }
+  const at::Tensor& mask();
 
   // Keys and values [batch, kv_heads, count, head_dim] of the new tokens in `block`.
   void put(int64_t block, const at::Tensor& keys, const at::Tensor& values);
   // [batch, kv_heads, reach(), head_dim], views.
   at::Tensor keys(int64_t block) const { return part(0, block); }
   at::Tensor values(int64_t block) const { return part(1, block); }
+  // [batch, kv_heads, allocated_positions(), head_dim], views, contiguous.
+  at::Tensor all_keys(int64_t block) const { return memory_[0][block]; }
+  at::Tensor all_values(int64_t block) const { return memory_[1][block]; }
+  // So many bytes on the device for kernels that read the cache, one at a time: zero at first.
+  void* scratch(int64_t bytes);
 
  private:
   at::Tensor part(int64_t which, int64_t block) const;
@@ -68,7 +79,8 @@ class KvCache {
   at::Tensor everywhere_;  // i64 [positions rounded up]: 0, 1, ..
   at::Tensor next_;        // i64 [1] on the device: length()
   at::Tensor positions_;
-  at::Tensor mask_;
+  at::Tensor mask_;  // undefined until it is asked for
+  at::Tensor scratch_;
 };
 
 // Causal attention of new tokens over `block` of the cache, which takes their keys and values

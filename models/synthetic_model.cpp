@@ -66,7 +66,26 @@ json sized_config(const SyntheticModel& model) {
 
 std::string SyntheticModel::name() const {
   const std::string part = layers > 0 ? " x " + std::to_string(layers) : "";
-  return like.empty() ? architecture + " " + std::to_string(hidden_size) + part : like + part;
+  const std::string codes =
+      packed_bits > 0 ? ", " + std::to_string(packed_bits) + " bits" +
+                            (packed_group_size > 0 ? " g" + std::to_string(packed_group_size) : "")
+                      : "";
+  return (like.empty() ? architecture + " " + std::to_string(hidden_size) : like) + part + codes;
+}
+
+std::optional<QuantConfig> SyntheticModel::packed() const {
+  if (packed_bits == 0) {
+    if (packed_group_size != -1)
+      throw Error("model.synthetic.packed.group_size",
+                  "expected it with model.synthetic.packed.bits, got it alone");
+    return std::nullopt;
+  }
+  QuantConfig config;
+  config.bits = packed_bits;
+  config.group_size = packed_group_size;
+  config.symmetric = true;
+  config.validate("model.synthetic.packed");
+  return config;
 }
 
 json SyntheticModel::config() const {

@@ -3,7 +3,10 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+
+#include "methods/quant_config.h"
 
 namespace gptqb {
 
@@ -18,6 +21,10 @@ struct SyntheticModel {
   int64_t vocab_size = 0;
   int64_t layers = 0;  // blocks that are made; 0: all of `like`
   int64_t seed = 0;
+  // Linears of blocks are made as codes of so many bits, with one symmetric grid for each group of
+  // columns. 0: they are dense.
+  int64_t packed_bits = 0;
+  int64_t packed_group_size = -1;
 
   bool asked() const { return !like.empty() || !architecture.empty(); }
   // For messages and records: "llama-7b", "llama 4096 x 32".
@@ -25,6 +32,8 @@ struct SyntheticModel {
   // As a config.json would say it. Throws Error naming the key: a shape that is not known, sizes
   // beside `like`, an architecture without sizes or with impossible ones.
   nlohmann::json config() const;
+  // How linears are packed; empty: they are not. Throws Error naming the key.
+  std::optional<QuantConfig> packed() const;
 };
 
 }  // namespace gptqb

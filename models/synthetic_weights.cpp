@@ -8,6 +8,8 @@
 #include <cstring>
 
 #include "common/hash.h"
+#include "methods/huge_pages.h"
+#include "methods/parallel_parts.h"
 
 namespace gptqb {
 namespace {
@@ -52,6 +54,31 @@ at::Generator stream_of(uint64_t seed, const std::string& name, at::Device devic
   return generator;
 }
 
+constexpr int64_t kScaleBits = 16;
+
+// A number's bits, mixed (Steele, Lea and Flood 2014, SplitMix64).
+uint64_t mixed(uint64_t x) {
+  x += 0x9E3779B97F4A7C15U;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
+  return x ^ (x >> 31);
+}
+
+// Codes 0 .. max_code, a number of all ones in binary, eight at a time: each from its place and
+// `seed`, whichever thread draws it.
+void draw_codes(at::Tensor& codes, int64_t max_code, uint64_t seed) {
+  auto* const out = codes.mutable_data_ptr<uint8_t>();
+  const int64_t count = codes.numel();
+  const uint64_t mask = 0x0101010101010101U * static_cast<uint64_t>(max_code);
+  constexpr int64_t kPart = int64_t{1} << 20;
+  parallel_parts(count, kPart, 8, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i += 8) {
+      const uint64_t eight = mixed(seed ^ mixed(static_cast<uint64_t>(i))) & mask;
+      std::memcpy(out + i, &eight, static_cast<size_t>(std::min<int64_t>(8, end - i)));
+    }
+  });
+}
+
 }  // namespace
 
 void SyntheticWeights::bind(const TensorTable& table) {
@@ -61,6 +88,7 @@ void SyntheticWeights::bind(const TensorTable& table) {
     for (int64_t block = 0; block < (per_block ? table.blocks : 1); ++block) {
       const std::string name = tensor_name(spec.name, block);
       shapes_.emplace(name, spec.shape);
+      if (per_block && spec.shape.size() == 2) linears_.insert(name);
       names_.push_back(name);
     }
   }
@@ -69,6 +97,7 @@ void SyntheticWeights::bind(const TensorTable& table) {
 at::Tensor SyntheticWeights::load(const std::string& name, at::ScalarType dtype,
                                   at::Device device) {
   const auto& shape = shapes_.at(name);
+  if (packed_as(name)) return unpack(name).dequantize(dtype).to(device);
   at::Generator generator = stream_of(seed_, name, device);
   const auto options = at::TensorOptions().dtype(dtype).device(device);
   const Role role = role_of(name, shape.size());
@@ -87,13 +116,55 @@ at::Tensor SyntheticWeights::load(const std::string& name, at::ScalarType dtype,
     case Role::kLinear:
       break;
   }
-  double size = 1.0 / std::sqrt(static_cast<double>(shape[1]));
-  // Sums over all blocks stay of the size of one.
-  if (role == Role::kResidual) size /= std::sqrt(2.0 * static_cast<double>(blocks_));
-  auto weights = at::randn(shape, generator, options).mul_(size);
+  auto weights = at::randn(shape, generator, options).mul_(weight_size(name));
   if (role == Role::kProducer)
     weights.mul_(feature_sizes(shape[0], generator, device).to(dtype).unsqueeze(1));
   return weights;
+}
+
+double SyntheticWeights::weight_size(const std::string& name) const {
+  const auto& shape = shapes_.at(name);
+  const double size = 1.0 / std::sqrt(static_cast<double>(shape[1]));
+  // Sums over all blocks stay of the size of one.
+  const bool adds = role_of(name, shape.size()) == Role::kResidual;
+  return adds ? size / std::sqrt(2.0 * static_cast<double>(blocks_)) : size;
+}
+
+PackedShare SyntheticWeights::packed_share() const {
+  PackedShare share;
+  if (!packed_) return share;
+  for (const std::string& name : linears_) {
+    const auto& shape = shapes_.at(name);
+    share.weights += shape[0] * shape[1];
+    share.bits += shape[0] * (shape[1] * packed_->bits + packed_->groups(shape[1]) * kScaleBits);
+  }
+  return share;
+}
+
+std::optional<QuantConfig> SyntheticWeights::packed_as(const std::string& name) const {
+  return linears_.contains(name) ? packed_ : std::nullopt;
+}
+
+QuantizedLinear SyntheticWeights::unpack(const std::string& name) const {
+  const QuantConfig quant = packed_.value();
+  const auto& shape = shapes_.at(name);
+  const int64_t groups = quant.groups(shape[1]);
+  at::Generator generator = stream_of(seed_, name, at::kCPU);
+  QuantizedLinear linear;
+  linear.bits = quant.bits;
+  linear.group_size = quant.group_size;
+  linear.codes = empty_in_huge_pages(shape, at::kByte);
+  draw_codes(linear.codes, quant.max_code(), generator.current_seed());
+  linear.zeros = at::full({shape[0], groups}, int64_t{1} << (quant.bits - 1), at::kByte);
+  // The deviation of uniform numbers is their range by the root of 12.
+  const double levels = static_cast<double>(quant.max_code() + 1);
+  linear.scales = at::full({shape[0], groups}, weight_size(name) * std::sqrt(12.0) / levels,
+                           at::TensorOptions(at::kFloat));
+  if (role_of(name, shape.size()) == Role::kProducer)
+    linear.scales.mul_(feature_sizes(shape[0], generator, at::kCPU).unsqueeze(1));
+  // As a checkpoint has them.
+  linear.scales = linear.scales.to(at::kHalf).to(at::kFloat);
+  return linear;
 }
 
 at::Tensor SyntheticWeights::rows(const std::string& name, const at::Tensor& ids,
@@ -112,6 +183,8 @@ std::string SyntheticWeights::fingerprint() const {
   std::string text = name_ + "\n" + std::to_string(seed_) + "\n" + std::to_string(blocks_);
   for (const auto& [name, shape] : shapes_)
     for (const int64_t size : shape) text += " " + std::to_string(size);
+  if (packed_)
+    text += "\n" + std::to_string(packed_->bits) + " " + std::to_string(packed_->group_size);
   return sha256_hex(text);
 }
 

@@ -3,6 +3,11 @@
 #pragma once
 
 #include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "models/weight_source.h"
 
@@ -15,8 +20,10 @@ namespace gptqb {
 // far above others, as trained models do, so that Hessians are as ill-conditioned as real ones.
 class SyntheticWeights : public WeightSource {
  public:
-  explicit SyntheticWeights(uint64_t seed, std::string name)
-      : seed_(seed), name_(std::move(name)) {}
+  // `packed`: linears of blocks are codes, uniform over all there are, with scales that give
+  // weights of the same size as dense ones. Codes are drawn on the host, the same for every device.
+  SyntheticWeights(uint64_t seed, std::string name, std::optional<QuantConfig> packed)
+      : seed_(seed), name_(std::move(name)), packed_(packed) {}
 
   void bind(const TensorTable& table) override;
   const std::vector<std::string>& names() const override { return names_; }
@@ -32,15 +39,23 @@ class SyntheticWeights : public WeightSource {
                   at::Device device) override;
   // Asked of a tied head and its embedding only: the head is then never drawn.
   bool same(const std::string&, const std::string&) const override { return true; }
+  PackedShare packed_share() const override;
+  std::optional<QuantConfig> packed_as(const std::string& name) const override;
+  QuantizedLinear unpack(const std::string& name) const override;
   std::string where() const override { return "synthetic " + name_; }
   std::string describe(const std::string& name) const override;
   std::string fingerprint() const override;
 
  private:
+  // The standard deviation of a linear's weights, but for the sizes of a producer's features.
+  double weight_size(const std::string& name) const;
+
   uint64_t seed_;
   std::string name_;
+  std::optional<QuantConfig> packed_;
   int64_t blocks_ = 1;
   std::map<std::string, std::vector<int64_t>> shapes_;
+  std::set<std::string> linears_;  // of blocks
   std::vector<std::string> names_;
   // The embedding is asked for by rows, again and again.
   std::map<std::string, at::Tensor> tables_;

@@ -68,8 +68,8 @@ ModelChecks check_models(const Plan& plan, const fs::path& base) {
                                .backend = cell.model().backend,
                                .reference_forward = cell.compat().reference_forward};
     const auto [entry, is_new] = known.try_emplace(
-        {synthetic.asked() ? synthetic.config().dump() : folder.string(), options.dtype,
-         options.checkpoint_format, options.backend, options.reference_forward});
+        {synthetic.asked() ? synthetic.name() + synthetic.config().dump() : folder.string(),
+         options.dtype, options.checkpoint_format, options.backend, options.reference_forward});
     Known& model = entry->second;
     const auto look_at = [&model](const CausalLm& opened) {
       model.linears = linear_names(opened);

@@ -96,6 +96,14 @@ void append_model(std::vector<KeySpec>& table) {
                plain(synthetic + "seed", KeyType::kInteger, Scope::kCell, "", "of the weights"), 0),
            0),
        &SyntheticModel::seed);
+  size(with_range(plain(synthetic + "packed.bits", KeyType::kInteger, Scope::kCell, "-",
+                        "2, 3, 4 or 8: linears are made as codes, for `backend: packed`"),
+                  2),
+       &SyntheticModel::packed_bits);
+  size(with_range(plain(synthetic + "packed.group_size", KeyType::kInteger, Scope::kCell, "-",
+                        "columns that share a scale; -1: whole rows"),
+                  -1),
+       &SyntheticModel::packed_group_size);
   size(with_words(with_range(with_default(plain(synthetic + "layers", KeyType::kInteger,
                                                 Scope::kCell, "", "blocks that are made"),
                                           "all"),

@@ -3,6 +3,7 @@
 #include "kernels/cuda_check.h"
 #include "kernels/device/half_vector.cuh"
 #include "kernels/forward.h"
+#include "kernels/launch_early.h"
 
 namespace gptqb::kernels {
 namespace {
@@ -43,16 +44,21 @@ template <class T>
 __global__ void __launch_bounds__(kThreads)
     silu_multiply_kernel(SiluMultiply problem, int64_t count) {
   const int64_t vector = thread_index();
+  const int64_t columns = problem.columns / kVector;
+  const int64_t row = vector / columns;
+  const int64_t from = row * (problem.stride / kVector) + vector - row * columns;
+  let_next_begin();
+  wait_for_earlier_kernels();
   if (vector >= count) return;
-  Eight<T> gate = load<T>(problem.gate, vector);
-  const Eight<T> up = load<T>(problem.up, vector);
+  Eight<T> gate = load<T>(problem.gate, from);
+  const Eight<T> up = load<T>(problem.up, from);
 #pragma unroll
   for (int k = 0; k < kVector; ++k) {
     const float x = widen(gate.value[k]);
     const float activated = widen(rounded<T>(__fdiv_rn(x, 1.0F + expf(-x))));
     gate.value[k] = rounded<T>(__fmul_rn(activated, widen(up.value[k])));
   }
-  store(problem.gate, vector, gate);
+  store(problem.out, vector, gate);
 }
 
 template <class T>
@@ -90,9 +96,12 @@ void rotate_cuda(const Rotate& problem, void* stream) {
 }
 
 void silu_multiply_cuda(const SiluMultiply& problem, void* stream) {
+  const int64_t count = problem.rows * problem.columns / kVector;
+  if (count == 0) return;
   const bool half = problem.type == HalfType::kFloat16;
-  launch(half ? silu_multiply_kernel<__half> : silu_multiply_kernel<__nv_bfloat16>, problem,
-         problem.count / kVector, stream, "launch of silu_multiply_kernel");
+  launch_early(half ? silu_multiply_kernel<__half> : silu_multiply_kernel<__nv_bfloat16>,
+               (count + kThreads - 1) / kThreads, kThreads, 0, /*early=*/true,
+               static_cast<cudaStream_t>(stream), problem, count);
 }
 
 void bloom_gelu_cuda(const BloomGelu& problem, void* stream) {

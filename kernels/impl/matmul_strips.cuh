@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kThreads<kBits, kEights, kWarps>, strips_at_on
   wait_for_earlier_kernels();
 
   const bool together = blocks_of_span<kSpan>(shape) == 1;
-  const Stage stage = stage_of<Sizes>(plan, together, !kSymmetric);
+  const Stage stage = stage_of<kBits, kEights, kSpan>(plan, shape, !kSymmetric);
   constexpr int kDepth = Sizes::kDepth;
   const int strip = warp / plan.abreast;
   const int place = warp - strip * plan.abreast;

@@ -46,12 +46,14 @@ struct Place {
 };
 
 // What a stage holds: activations in boxes of 64 columns, then codes, scales and zero points as
-// [strips][blocks]; scales and zero points of groups of several blocks as [blocks][strips], each
-// block at a multiple of 128 bytes.
+// [strips][blocks]. Scales and zero points of groups of several blocks come as [boxes][strips],
+// each box at a multiple of 128 bytes: one for all blocks of a stage if they always are of one
+// group, for small boxes are slow to copy; else one for each block.
 struct Stage {
   int codes_at, scales_at, zeros_at;
   int next_scales, next_zeros;  // from one block to the next
-  int bytes;                    // that arrive
+  int scale_boxes;
+  int bytes;  // that arrive
 };
 
 // Blocks of columns that share scales.
@@ -65,18 +67,28 @@ __host__ __device__ int blocks_of_span(const PackedShape& shape) {
 __device__ inline int aligned(int bytes) {
   return (bytes + kBoxAlignment - 1) / kBoxAlignment * kBoxAlignment;
 }
-template <class Sizes>
-__device__ Stage stage_of(const StripsPlan& plan, bool together, bool zeros) {
+template <int kBits, int kEights, int kSpan>
+__device__ Stage stage_of(const StripsPlan& plan, const PackedShape& shape, bool zeros) {
+  using Sizes = Place<kBits, kEights, kSpan>;
   const int blocks = plan.abreast * Sizes::kDepth;
   const int tiles = plan.strips * blocks;
-  const auto next = [&](int bytes) { return together ? bytes : aligned(plan.strips * bytes); };
+  const int blocks_a_span = blocks_of_span<kSpan>(shape);
+  const bool together = blocks_a_span == 1;
+  const bool one_group = !together && (blocks_a_span % blocks == 0 || shape.scale_spans() == 1);
+  const auto next = [&](int bytes) {
+    return together ? bytes : one_group ? 0 : aligned(plan.strips * bytes);
+  };
   Stage stage;
+  stage.scale_boxes = together || one_group ? 1 : blocks;
   stage.next_scales = next(Sizes::kScaleBytes);
   stage.next_zeros = next(Sizes::kZeroBytes);
   stage.codes_at = 2 * blocks * Sizes::kBoxBytes;
   stage.scales_at = stage.codes_at + tiles * Sizes::kCodeBytes;
-  stage.zeros_at = aligned(stage.scales_at + (together ? tiles : blocks) * stage.next_scales);
-  stage.bytes = stage.scales_at + tiles * (Sizes::kScaleBytes + (zeros ? Sizes::kZeroBytes : 0));
+  const int scales = one_group ? plan.strips : tiles;  // in tiles' worth
+  stage.zeros_at = aligned(stage.scales_at + (together    ? scales * Sizes::kScaleBytes
+                                              : one_group ? aligned(scales * Sizes::kScaleBytes)
+                                                          : blocks * stage.next_scales));
+  stage.bytes = stage.scales_at + scales * (Sizes::kScaleBytes + (zeros ? Sizes::kZeroBytes : 0));
   return stage;
 }
 
@@ -97,9 +109,7 @@ __device__ void copy_units(const Maps& maps, const StripsLaunch& launch, int fir
   const bool zeros = weight.zeros != nullptr;
   const int blocks = plan.abreast * Sizes::kDepth;
   const int blocks_a_span = blocks_of_span<kSpan>(weight.shape);
-  const Stage stage = stage_of<Sizes>(plan, blocks_a_span == 1, zeros);
-  // Blocks of one group: the scales of each come by themselves.
-  const int scale_boxes = blocks_a_span > 1 ? blocks : 1;
+  const Stage stage = stage_of<kBits, kEights, kSpan>(plan, weight.shape, zeros);
   const auto rounds = static_cast<int>(plan.rounds);
   int tile = first / rounds;
   int round = first - tile * rounds;
@@ -110,7 +120,7 @@ __device__ void copy_units(const Maps& maps, const StripsLaunch& launch, int fir
     const int block = round * blocks;
     const int strip = tile * plan.strips;
     hopper::copy_box(to + stage.codes_at, maps.codes, barrier, 0, block * Sizes::kCodeRows, strip);
-    for (int i = 0; i < scale_boxes; ++i) {
+    for (int i = 0; i < stage.scale_boxes; ++i) {
       const int row = (block + i) / blocks_a_span;
       hopper::copy_box(to + stage.scales_at + i * stage.next_scales, maps.scales, barrier, 0, row,
                        strip);

@@ -19,7 +19,8 @@ GraphReplay::~GraphReplay() = default;
 
 bool GraphReplay::available(at::Device device) { return device.is_cuda(); }
 
-void GraphReplay::record(const Work& work, const at::Tensor& example) {
+void GraphReplay::record(const Work& work, const at::Tensor& example,
+                         const std::function<void()>& undo) {
   const c10::cuda::CUDAGuard device(example.device());
   auto next = std::make_unique<Recording>();
   next->input = example.clone();
@@ -31,6 +32,7 @@ void GraphReplay::record(const Work& work, const at::Tensor& example) {
   {
     const c10::cuda::CUDAStreamGuard current(stream);
     work(next->input);
+    if (undo) undo();
     stream.synchronize();
     // One pool for all recordings, so that each one uses again what the one before the last used.
     // Other threads read and write beside this one.
@@ -48,7 +50,7 @@ void GraphReplay::record(const Work& work, const at::Tensor& example) {
 }
 
 const std::vector<at::Tensor>& GraphReplay::run(const at::Tensor& input) {
-  recording_->input.copy_(input);
+  if (!input.is_same(recording_->input)) recording_->input.copy_(input);
   recording_->graph.replay();
   return recording_->outputs;
 }

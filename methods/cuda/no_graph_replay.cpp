@@ -11,7 +11,7 @@ GraphReplay::~GraphReplay() = default;
 
 bool GraphReplay::available(at::Device) { return false; }
 
-void GraphReplay::record(const Work&, const at::Tensor&) {
+void GraphReplay::record(const Work&, const at::Tensor&, const std::function<void()>&) {
   throw Error("GraphReplay", "expected a build with CUDA");
 }
 

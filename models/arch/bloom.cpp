@@ -2,11 +2,13 @@
 // fused product for query, key and value, GELU by tanh. Roundings follow transformers, so that
 // half-precision results can be compared; but for those of attention scores where a GPU computes
 // them fused.
+#include <cmath>
 #include <optional>
 #include <utility>
 
 #include "common/error.h"
 #include "models/alibi_attention.h"
+#include "models/alibi_columns.h"
 #include "models/decoder.h"
 #include "models/forward_ops.h"
 #include "models/fused_alibi.h"
@@ -123,6 +125,7 @@ class Bloom : public Decoder {
         attention_(config.heads, dtype(), device()) {
     if (!reference_forward && device().is_cuda() && fused_attention_takes(config, dtype()))
       fused_attention_.emplace(config.heads, dtype(), device(), kAttentionColumns);
+    slopes_ = alibi_slopes(config.heads, this->device()).to(at::kFloat);
   }
 
   std::map<std::string, std::string> forward_policies() const override {
@@ -142,8 +145,10 @@ class Bloom : public Decoder {
   }
 
   BlockActivations begin(const at::Tensor& hidden) override {
-    const at::Tensor normed = block_norm(hidden, "input_layernorm");
-    return {config_.residual_after_norm ? normed : hidden, normed};
+    at::Tensor residual = hidden;
+    at::Tensor input = normed(residual, block_norm("input_layernorm"));
+    if (config_.residual_after_norm) residual = input;
+    return {std::move(residual), std::move(input)};
   }
 
   void run_stage(size_t stage, BlockActivations& activations) override {
@@ -154,8 +159,8 @@ class Bloom : public Decoder {
         input = attention(linear("self_attention.query_key_value", input));
         return;
       case 1:
-        residual = linear("self_attention.dense", input).add_(residual);
-        input = block_norm(residual, "post_attention_layernorm");
+        add(residual, linear("self_attention.dense", input));
+        input = normed(residual, block_norm("post_attention_layernorm"));
         if (config_.residual_after_norm) residual = input;
         return;
       case 2:
@@ -168,7 +173,7 @@ class Bloom : public Decoder {
         apply_divisor("mlp.gelu", input);
         return;
       case 3:
-        residual = linear("mlp.dense_4h_to_h", input).add_(residual);
+        add(residual, linear("mlp.dense_4h_to_h", input));
         input = at::Tensor();
         return;
       default:
@@ -198,19 +203,30 @@ class Bloom : public Decoder {
  private:
   static std::string named(const std::string& name) { return kRoot + name; }
 
-  at::Tensor norm(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift) const {
-    return at::layer_norm(x, {config_.hidden}, scale, shift, config_.norm_epsilon);
+  Norm norm(const at::Tensor& scale, const at::Tensor& shift) const {
+    return {.scale = scale, .shift = shift, .epsilon = config_.norm_epsilon};
   }
 
-  at::Tensor block_norm(const at::Tensor& x, const std::string& name) const {
-    return norm(x, block_tensor(name + ".weight"), block_tensor(name + ".bias"));
+  Norm block_norm(const std::string& name) const {
+    return norm(block_tensor(name + ".weight"), block_tensor(name + ".bias"));
   }
 
   at::Tensor end_norm(const at::Tensor& x, const std::string& name) {
-    return norm(x, end_tensor(named(name) + ".weight"), end_tensor(named(name) + ".bias"));
+    return apply_norm(x,
+                      norm(end_tensor(named(name) + ".weight"), end_tensor(named(name) + ".bias")));
   }
 
   at::Tensor attention(const at::Tensor& fused) {
+    const int64_t head_dim = config_.hidden / config_.heads;
+    if (stepping() && fused_attention_ && new_tokens_attention_takes(device(), dtype(), head_dim)) {
+      const at::Tensor heads = fused.view({fused.size(0), 1, config_.heads, 3, head_dim});
+      return attend_new_tokens(*cache(), loaded_block(),
+                               {.queries = heads.select(3, 0),
+                                .keys = heads.select(3, 1),
+                                .values = heads.select(3, 2),
+                                .slopes = slopes_,
+                                .score_scale = 1.0 / std::sqrt(static_cast<double>(head_dim))});
+    }
     if (cache() != nullptr)
       return attention_.mix_cached(fused, *cache(), loaded_block(),
                                    fused_attention_ ? at::kFloat : dtype());
@@ -220,6 +236,7 @@ class Bloom : public Decoder {
   BloomConfig config_;
   AlibiAttention attention_;
   std::optional<FusedAlibi> fused_attention_;
+  at::Tensor slopes_;  // f32 [heads]
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The LLaMA family: RMSNorm, rotary positions, grouped-query attention, SwiGLU (Touvron et al.
 // 2023). Roundings follow transformers, so that half-precision results can be compared.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "common/error.h"
@@ -118,7 +119,9 @@ class Llama : public Decoder {
   }
 
   BlockActivations begin(const at::Tensor& hidden) override {
-    return {hidden, norm(hidden, block_tensor("input_layernorm.weight"))};
+    at::Tensor residual = hidden;
+    at::Tensor input = normed(residual, norm(block_tensor("input_layernorm.weight")));
+    return {std::move(residual), std::move(input)};
   }
 
   void run_stage(size_t stage, BlockActivations& activations) override {
@@ -129,17 +132,16 @@ class Llama : public Decoder {
         input = attention(input);
         return;
       case 1:
-        residual = linear("self_attn.o_proj", input).add_(residual);
-        input = norm(residual, block_tensor("post_attention_layernorm.weight"));
+        add(residual, linear("self_attn.o_proj", input));
+        input = normed(residual, norm(block_tensor("post_attention_layernorm.weight")));
         return;
       case 2: {
-        at::Tensor gate = linear("mlp.gate_proj", input);
-        silu_multiply(gate, linear("mlp.up_proj", input));
-        input = std::move(gate);
+        const std::vector<at::Tensor> inner = stage_linears(2, input);
+        input = silu_multiply(inner[0], inner[1]);
         return;
       }
       case 3:
-        residual = linear("mlp.down_proj", input).add_(residual);
+        add(residual, linear("mlp.down_proj", input));
         input = at::Tensor();
         return;
       default:
@@ -165,12 +167,12 @@ class Llama : public Decoder {
   }
 
   at::Tensor head_input(const at::Tensor& hidden) override {
-    return norm(hidden, end_tensor("model.norm.weight"));
+    return apply_norm(hidden, norm(end_tensor("model.norm.weight")));
   }
 
  private:
-  at::Tensor norm(const at::Tensor& x, const at::Tensor& scale) const {
-    return rms_norm(x, scale, config_.norm_epsilon);
+  Norm norm(const at::Tensor& scale) const {
+    return {.scale = scale, .epsilon = config_.norm_epsilon, .rms = true};
   }
 
   at::Tensor rotate(const at::Tensor& x) {
@@ -182,12 +184,25 @@ class Llama : public Decoder {
   at::Tensor attention(const at::Tensor& x) {
     const int64_t sequences = x.size(0);
     const int64_t seqlen = x.size(1);
-    const auto split = [&](const char* name, int64_t heads) {
-      return linear(name, x).view({sequences, seqlen, heads, config_.head_dim});
+    const std::vector<at::Tensor> qkv = stage_linears(0, x);
+    const auto split = [&](const at::Tensor& projected, int64_t heads) {
+      return projected.view({sequences, seqlen, heads, config_.head_dim});
     };
-    const at::Tensor q = rotate(split("self_attn.q_proj", config_.heads)).transpose(1, 2);
-    const at::Tensor k = rotate(split("self_attn.k_proj", config_.kv_heads)).transpose(1, 2);
-    const at::Tensor v = split("self_attn.v_proj", config_.kv_heads).transpose(1, 2);
+    const at::Tensor queries = split(qkv[0], config_.heads);
+    const at::Tensor keys = split(qkv[1], config_.kv_heads);
+    const at::Tensor values = split(qkv[2], config_.kv_heads);
+    if (stepping() && new_tokens_attention_takes(device(), dtype(), config_.head_dim))
+      return attend_new_tokens(
+          *cache(), loaded_block(),
+          {.queries = queries,
+           .keys = keys,
+           .values = values,
+           .cosines = turns_.first,
+           .sines = turns_.second,
+           .score_scale = 1.0 / std::sqrt(static_cast<double>(config_.head_dim))});
+    const at::Tensor q = rotate(queries).transpose(1, 2);
+    const at::Tensor k = rotate(keys).transpose(1, 2);
+    const at::Tensor v = values.transpose(1, 2);
     if (cache() != nullptr) return cached_attention(*cache(), loaded_block(), q, k, v, {});
     const at::Tensor mixed = at::scaled_dot_product_attention(
         q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0, /*is_causal=*/true, /*scale=*/{},

@@ -113,7 +113,10 @@ class Opt : public Decoder {
   }
 
   BlockActivations begin(const at::Tensor& hidden) override {
-    return {hidden, config_.norm_before ? block_norm(hidden, "self_attn_layer_norm") : hidden};
+    at::Tensor residual = hidden;
+    at::Tensor input =
+        config_.norm_before ? normed(residual, block_norm("self_attn_layer_norm")) : hidden;
+    return {std::move(residual), std::move(input)};
   }
 
   void run_stage(size_t stage, BlockActivations& activations) override {
@@ -124,16 +127,17 @@ class Opt : public Decoder {
         input = attention(input);
         return;
       case 1:
-        residual = linear("self_attn.out_proj", input).add_(residual);
-        if (!config_.norm_before) residual = block_norm(residual, "self_attn_layer_norm");
-        input = config_.norm_before ? block_norm(residual, "final_layer_norm") : residual;
+        add(residual, linear("self_attn.out_proj", input));
+        input = normed(residual, block_norm(config_.norm_before ? "final_layer_norm"
+                                                                : "self_attn_layer_norm"));
+        if (!config_.norm_before) residual = input;
         return;
       case 2:
         input = linear_relu("fc1", input);
         return;
       case 3:
-        residual = linear("fc2", input).add_(residual);
-        if (!config_.norm_before) residual = block_norm(residual, "final_layer_norm");
+        add(residual, linear("fc2", input));
+        if (!config_.norm_before) residual = normed(residual, block_norm("final_layer_norm"));
         input = at::Tensor();
         return;
       default:
@@ -156,8 +160,8 @@ class Opt : public Decoder {
     at::Tensor x = hidden;
     if (config_.final_norm) {
       const bool affine = config_.norm_affine;
-      x = norm(x, affine ? end_tensor(named("final_layer_norm.weight")) : at::Tensor(),
-               affine ? end_tensor(named("final_layer_norm.bias")) : at::Tensor());
+      x = apply_norm(x, norm(affine ? end_tensor(named("final_layer_norm.weight")) : at::Tensor(),
+                             affine ? end_tensor(named("final_layer_norm.bias")) : at::Tensor()));
     }
     if (config_.projects()) x = at::linear(x, end_tensor(named("project_out.weight")));
     return x;
@@ -166,26 +170,36 @@ class Opt : public Decoder {
  private:
   static std::string named(const std::string& name) { return kRoot + name; }
 
-  at::Tensor norm(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift) const {
-    return at::layer_norm(x, {config_.hidden}, scale, shift, kNormEpsilon);
+  static Norm norm(const at::Tensor& scale, const at::Tensor& shift) {
+    return {.scale = scale, .shift = shift, .epsilon = kNormEpsilon};
   }
 
-  at::Tensor block_norm(const at::Tensor& x, const std::string& name) const {
-    return norm(x, block_tensor(name + ".weight"), block_tensor(name + ".bias"));
+  Norm block_norm(const std::string& name) const {
+    return norm(block_tensor(name + ".weight"), block_tensor(name + ".bias"));
   }
 
   // Input of q, k, v [sequences, seqlen, hidden] -> input of out_proj, same shape.
   at::Tensor attention(const at::Tensor& x) const {
     const int64_t head_dim = config_.hidden / config_.heads;
+    std::vector<at::Tensor> qkv = stage_linears(0, x);
+    const auto heads_of = [&](const at::Tensor& projected) {
+      return projected.view({x.size(0), x.size(1), config_.heads, head_dim});
+    };
     const auto split = [&](const at::Tensor& projected) {
-      return projected.view({x.size(0), x.size(1), config_.heads, head_dim}).transpose(1, 2);
+      return heads_of(projected).transpose(1, 2);
     };
     // The published model scales the queries, not the scores: in half precision the rounding
     // differs.
     const double scale = 1.0 / std::sqrt(static_cast<double>(head_dim));
-    const at::Tensor q = split(linear("self_attn.q_proj", x).mul_(scale));
-    const at::Tensor k = split(linear("self_attn.k_proj", x));
-    const at::Tensor v = split(linear("self_attn.v_proj", x));
+    if (stepping() && new_tokens_attention_takes(device(), dtype(), head_dim))
+      return attend_new_tokens(*cache(), loaded_block(),
+                               {.queries = heads_of(qkv[0]),
+                                .keys = heads_of(qkv[1]),
+                                .values = heads_of(qkv[2]),
+                                .query_scale = scale});
+    const at::Tensor q = split(qkv[0].mul_(scale));
+    const at::Tensor k = split(qkv[1]);
+    const at::Tensor v = split(qkv[2]);
     if (cache() != nullptr)
       return cached_attention(*cache(), loaded_block(), q, k, v, /*scale=*/1.0);
     const at::Tensor mixed =

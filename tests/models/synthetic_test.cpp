@@ -5,6 +5,7 @@
 #include "common/error.h"
 #include "models/causal_lm.h"
 #include "models/published_shapes.h"
+#include "tests/models/model_folder.h"
 #include "tests/support/message.h"
 
 namespace gptqb {
@@ -134,6 +135,83 @@ std::string name_of(const testing::TestParamInfo<std::string>& family) { return 
 
 INSTANTIATE_TEST_SUITE_P(Families, SyntheticModels, testing::Values("opt", "bloom", "llama"),
                          name_of);
+
+SyntheticModel packed(const std::string& architecture, int64_t bits, int64_t group_size) {
+  SyntheticModel model = tiny(architecture, 5);
+  model.hidden_size = 64;
+  if (architecture == "bloom") model.intermediate_size = 256;
+  model.packed_bits = bits;
+  model.packed_group_size = group_size;
+  return model;
+}
+
+// Weights of the size that dense ones have, on all levels there are.
+TEST(PackedSyntheticModels, CodesAreUniformAndWeightsAsLargeAsDenseOnes) {
+  for (const int64_t bits : {2, 3, 4, 8}) {
+    SyntheticModel model = packed("llama", bits, 32);
+    model.hidden_size = 256;
+    const auto made = open_synthetic(model, {.dtype = "float32"});
+    model.packed_bits = 0;
+    model.packed_group_size = -1;
+    const auto dense = open_synthetic(model, {.dtype = "float32"});
+    made->load_block(1);
+    dense->load_block(1);
+    for (const char* linear : {"self_attn.q_proj", "mlp.down_proj"}) {
+      const at::Tensor weights = made->weight(linear);
+      EXPECT_NEAR(weights.std().item<double>() / dense->weight(linear).std().item<double>(), 1,
+                  bits == 2 ? 0.2 : 0.05)
+          << bits;
+      const at::Tensor row = weights[3].narrow(0, 32, 32);
+      EXPECT_LE(std::get<0>(at::_unique(row)).numel(), int64_t{1} << bits);
+      const at::Tensor levels = std::get<0>(at::_unique(weights[0].sign() + weights[0]));
+      EXPECT_GT(levels.numel(), bits == 2 ? 2 : 5);
+    }
+  }
+}
+
+TEST(PackedSyntheticModels, AreTheSameEachTimeAndAnotherWithAnotherSeed) {
+  SyntheticModel model = packed("opt", 3, -1);
+  const auto weights_of = [&] {
+    const auto made = open_synthetic(model, {});
+    made->load_block(2);
+    return made->weight("fc1").clone();
+  };
+  const at::Tensor once = weights_of();
+  EXPECT_TRUE(weights_of().equal(once));
+  model.seed = 6;
+  EXPECT_FALSE(weights_of().equal(once));
+}
+
+// Products of codes on the CPU's kernel against dequantized weights.
+TEST(PackedSyntheticModels, ComputeFromTheirCodes) {
+  for (const char* architecture : {"llama", "opt", "bloom"})
+    for (const int64_t group_size : {-1, 32}) {
+      const SyntheticModel model = packed(architecture, 4, group_size);
+      const auto from_codes = open_synthetic(model, {.dtype = "float16", .backend = "packed"});
+      const auto dense = open_synthetic(model, {.dtype = "float16", .backend = "dense"});
+      const at::Tensor ids = at::arange(12, at::kLong).view({1, 12});
+      const at::Tensor got = test::run_model(*from_codes, ids);
+      const at::Tensor wanted = test::run_model(*dense, ids);
+      EXPECT_FALSE(from_codes->kernels_run().empty());
+      EXPECT_LE((got - wanted).abs().max().item<double>(), 0.01 * wanted.abs().max().item<double>())
+          << architecture;
+      // 16 bits a scale, one for each group of a row.
+      const PackedShare share = from_codes->packed_share();
+      const int64_t hidden = 64, wide = std::string(architecture) == "bloom" ? 256 : 128;
+      const int64_t gates = std::string(architecture) == "llama" ? 2 : 1;
+      EXPECT_EQ(share.weights, 3 * (4 * hidden * hidden + (gates + 1) * wide * hidden));
+      if (group_size == 32) {
+        EXPECT_EQ(share.bits, share.weights * 4 + share.weights / 32 * 16);
+      }
+    }
+}
+
+TEST(PackedSyntheticModels, BadSettingsAreNamed) {
+  EXPECT_THAT(test::message_of([] { open_synthetic(packed("llama", 5, 64), {}); }),
+              testing::HasSubstr("model.synthetic.packed"));
+  EXPECT_THAT(test::message_of([] { open_synthetic(packed("llama", 0, 64), {}); }),
+              testing::HasSubstr("expected it with model.synthetic.packed.bits, got it alone"));
+}
 
 }  // namespace
 }  // namespace gptqb
