@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <set>
 #include <string>
 
 #include "common/error.h"
@@ -29,6 +31,8 @@ void check_task(const DecodeTask& task, const at::Tensor& ids) {
                             std::to_string(task.generate) + ". The first has no step of its own");
   if (task.warmup < 0)
     throw Error(kWhere, "expected 0 warm-up steps or more, got " + std::to_string(task.warmup));
+  if (task.repeats < 1)
+    throw Error(kWhere, "expected 1 pass or more, got " + std::to_string(task.repeats));
   if (ids.dim() == 2 && ids.size(0) > 0 && ids.size(1) == task.given()) return;
   std::string sizes;
   for (const int64_t size : ids.sizes())
@@ -45,8 +49,12 @@ double rounding_of(at::ScalarType dtype) {
 // One pass through a prompt and steps, timed.
 class Pass {
  public:
-  Pass(DecodeSession& session, const at::Tensor& ids, const DecodeTask& task, at::Device device)
-      : session_(session), host_ids_(ids), ids_(ids.to(device)), task_(task) {}
+  Pass(CausalLm& model, DecodeSession& session, const at::Tensor& ids, const DecodeTask& task)
+      : model_(model),
+        session_(session),
+        host_ids_(ids),
+        ids_(ids.to(model.device())),
+        task_(task) {}
 
   // Makes `generate` tokens on an empty cache.
   void run(int64_t generate) {
@@ -60,6 +68,7 @@ class Pass {
       first_seconds = seconds_since(start);
       made = 1;
     }
+    const std::map<std::string, int64_t> before = model_.kernels_run();
     for (; made < generate; ++made) {
       throw_if_interrupted();
       const at::Tensor fed = next(made);
@@ -68,6 +77,10 @@ class Pass {
       step_seconds.push_back(seconds_since(start));
       reach += static_cast<double>(session_.cache().reach());
     }
+    for (const auto& [kernel, products] : model_.kernels_run()) {
+      const auto known = before.find(kernel);
+      if (known == before.end() || known->second != products) kernels.insert(kernel);
+    }
     if (task_.prompt == 0) first_seconds = step_seconds.front();
     if (!step_seconds.empty()) reach /= static_cast<double>(step_seconds.size());
   }
@@ -75,6 +88,9 @@ class Pass {
   double first_seconds = 0;
   std::vector<double> step_seconds;
   double reach = 0;  // mean over steps
+  // Of the steps of all passes: where steps are recorded once and then repeated, only the first
+  // ones tell.
+  std::set<std::string> kernels;
 
  private:
   // Reading the tokens is what waits for the device.
@@ -90,6 +106,7 @@ class Pass {
     return written_;
   }
 
+  CausalLm& model_;
   DecodeSession& session_;
   at::Tensor host_ids_;
   at::Tensor ids_;
@@ -115,6 +132,11 @@ void require_finite(const at::Tensor& logits, const char* which) {
 
 }  // namespace
 
+int64_t plain_read_size(const CausalLm& model) {
+  constexpr int64_t kLarge = int64_t{1} << 30, kSmall = int64_t{1} << 27;
+  return model.parameter_count() * model.sizes().element_bytes >= kSmall ? kLarge : kSmall;
+}
+
 StepBytes step_bytes(const CausalLm& model, int64_t batch, double reach, bool from_codes) {
   const auto element = static_cast<double>(model.sizes().element_bytes);
   const ModelExtras ends = model.extras();
@@ -134,6 +156,46 @@ StepBytes step_bytes(const CausalLm& model, int64_t batch, double reach, bool fr
   return bytes;
 }
 
+double step_growth(const CausalLm& model, const StepBytes& step, int64_t blocks, bool from_codes) {
+  const ModelSizes sizes = model.sizes();
+  double in_blocks = 0;
+  for (const int64_t elements : sizes.block_tensors) in_blocks += static_cast<double>(elements);
+  in_blocks *= static_cast<double>(sizes.blocks * sizes.element_bytes);
+  if (from_codes) {
+    const PackedShare share = model.packed_share();
+    in_blocks += static_cast<double>(share.bits) / 8 -
+                 static_cast<double>(share.weights * sizes.element_bytes);
+  }
+  const double more = static_cast<double>(blocks) / static_cast<double>(sizes.blocks) - 1;
+  return 1 + more * (in_blocks + step.cache) / step.total();
+}
+
+CheckPlan check_plan(const CausalLm& model, const DecodeTask& task, int64_t batch) {
+  constexpr int64_t kSteps = 8, kRows = 4;
+  CheckPlan plan;
+  plan.rows = std::min(batch, kRows);
+  if (task.check != DecodeTask::kCheckAuto) {
+    plan.steps = std::min(task.check, task.generate);
+    if (plan.steps == 0) plan.reason = "check: 0 asks for no comparison";
+    return plan;
+  }
+  // A few seconds of a slow CPU, or of a GPU that multiplies small matrices.
+  const double budget = model.device().is_cuda() ? 1e15 : 2e11;
+  const auto cost = [&](int64_t rows, int64_t steps) {
+    const auto tokens = static_cast<double>(std::max<int64_t>(task.prompt, 1) + steps);
+    return 2.0 * static_cast<double>(model.parameter_count()) * static_cast<double>(rows * steps) *
+           tokens;
+  };
+  plan.steps = std::min(kSteps, task.generate);
+  if (cost(plan.rows, plan.steps) > budget) plan.rows = 1;
+  while (plan.steps > 0 && cost(1, plan.steps) > budget) --plan.steps;
+  if (plan.steps == 0)
+    plan.reason =
+        "the model is too large to be recomputed on this device in seconds; check: N asks "
+        "for N steps all the same";
+  return plan;
+}
+
 DecodeLatency measure_decode(CausalLm& model, const at::Tensor& ids, const DecodeTask& task,
                              double read_rate) {
   c10::InferenceMode inference;
@@ -145,44 +207,62 @@ DecodeLatency measure_decode(CausalLm& model, const at::Tensor& ids, const Decod
   DecodeSession session(model, options);
   result.memory.cache = session.cache().bytes();
 
-  Pass pass(session, ids, task, model.device());
+  const CheckPlan plan = check_plan(model, task, result.batch);
+  result.check.reason = plan.reason;
+  if (plan.steps > 0)
+    result.check = check_decode(model, session, ids.narrow(1, 0, std::max<int64_t>(task.prompt, 1)),
+                                plan.steps, plan.rows);
+
+  Pass pass(model, session, ids, task);
   if (task.warmup > 0) pass.run(std::min(task.generate, task.warmup + (task.prompt > 0 ? 1 : 0)));
-  pass.run(task.generate);
-  result.first_seconds = pass.first_seconds;
-  result.step_seconds = std::move(pass.step_seconds);
+  std::vector<double> first_seconds;
+  for (int64_t repeat = 0; repeat < task.repeats; ++repeat) {
+    pass.run(task.generate);
+    first_seconds.push_back(pass.first_seconds);
+    result.step_seconds.insert(result.step_seconds.end(), pass.step_seconds.begin(),
+                               pass.step_seconds.end());
+  }
+  result.first_seconds = quantile(first_seconds, 0.5);
   result.median = quantile(result.step_seconds, 0.5);
   result.p10 = quantile(result.step_seconds, 0.1);
   result.p90 = quantile(result.step_seconds, 0.9);
   result.tokens_per_second = static_cast<double>(result.batch) / result.median;
   result.step_bytes = step_bytes(model, result.batch, pass.reach, task.from_codes);
   if (read_rate > 0) result.bandwidth_share = result.step_bytes.total() / result.median / read_rate;
+  result.kernels = {pass.kernels.begin(), pass.kernels.end()};
   return result;
 }
 
 DecodeCheck check_decode(CausalLm& model, DecodeSession& session, const at::Tensor& ids,
-                         int64_t steps) {
+                         int64_t steps, int64_t rows) {
   c10::InferenceMode inference;
   session.clear();
+  const int64_t batch = ids.size(0);
+  const int64_t compared = rows > 0 ? std::min(rows, batch) : batch;
   DecodeCheck check;
+  check.steps = steps;
   at::Tensor text = ids;
   at::Tensor cached = session.prefill(ids);
   for (int64_t step = 0; step < steps; ++step) {
     throw_if_interrupted();
     const at::Tensor got = cached.to(at::kCPU, at::kDouble);
-    const at::Tensor wanted = recompute(model, text).to(at::kCPU, at::kDouble);
     require_finite(got, "with the cache");
-    require_finite(wanted, "without a cache");
-    const double largest = std::max(1.0, wanted.abs().max().item<double>());
-    const double allowed = rounding_of(model.dtype()) * largest;
-    check.largest_difference =
-        std::max(check.largest_difference, (got - wanted).abs().max().item<double>() / largest);
-    const at::Tensor next = wanted.argmax(-1, /*keepdim=*/true);
-    const at::Tensor best = std::get<0>(wanted.topk(2, -1));
-    for (int64_t row = 0; row < got.size(0); ++row) {
+    at::Tensor next = got.argmax(-1, /*keepdim=*/true);
+    for (int64_t i = 0; i < compared; ++i) {
+      // One at a time, so that the check takes little memory beside the model.
+      const int64_t row = i * batch / compared;
+      const at::Tensor wanted =
+          recompute(model, text.narrow(0, row, 1))[0].to(at::kCPU, at::kDouble);
+      require_finite(wanted, "without a cache");
+      const double largest = std::max(1.0, wanted.abs().max().item<double>());
+      const double allowed = rounding_of(model.dtype()) * largest;
+      check.largest_difference = std::max(check.largest_difference,
+                                          (got[row] - wanted).abs().max().item<double>() / largest);
+      const at::Tensor best = std::get<0>(wanted.topk(2, -1));
+      const double gap = (best[0] - best[1]).item<double>();
+      const auto expected = wanted.argmax().item<int64_t>();
+      const auto written = next[row].item<int64_t>();
       ++check.tokens;
-      const auto expected = next[row].item<int64_t>();
-      const auto written = got[row].argmax().item<int64_t>();
-      const double gap = (best[row][0] - best[row][1]).item<double>();
       if (gap <= 2 * allowed) {
         ++check.undecided;
       } else if (written != expected) {
@@ -194,6 +274,7 @@ DecodeCheck check_decode(CausalLm& model, DecodeSession& session, const at::Tens
                                 std::to_string(allowed) +
                                 ": times of a wrong result mean nothing. Please report it");
       }
+      next[row][0] = expected;
     }
     text = at::cat({text, next}, 1);
     if (step + 1 < steps) cached = session.step(next);

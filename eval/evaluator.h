@@ -8,6 +8,7 @@
 #include "common/progress.h"
 #include "common/registry.h"
 #include "datasets/windows.h"
+#include "eval/decode_task.h"
 #include "eval/dense_reference.h"
 #include "eval/hidden_states.h"
 #include "eval/metric.h"
@@ -28,6 +29,8 @@ struct EvaluationOptions {
   HiddenStateCache* states = nullptr;
   // For evaluators that compare; null where there is none, which they refuse.
   DenseReference* dense = nullptr;
+  // For decode_latency, which refuses to run without; null for others.
+  const DecodeTask* decode = nullptr;
   Progress* progress = nullptr;
 };
 

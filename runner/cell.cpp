@@ -117,6 +117,8 @@ std::string Cell::summary() const {
     const std::string like = setting("kernels.like");
     return "kernels " + (like.empty() ? setting("kernels.shapes") : like);
   }
+  if (const std::string bits = setting("model.synthetic.packed.bits"); dense() && !bits.empty())
+    return "none (packed, " + bits + " bits)";
   if (dense()) return "none (dense)";
   text += " " + setting("quant.bits") + " bits";
   const std::string group = setting("quant.group_size");

@@ -15,6 +15,7 @@
 
 #include "datasets/dataset.h"
 #include "datasets/windows.h"
+#include "eval/decode_task.h"
 #include "eval/kernel_bench_spec.h"
 #include "methods/method_config.h"
 #include "methods/quant_config.h"
@@ -54,6 +55,8 @@ struct EvaluatorSpec {
   int64_t max_windows = 0;            // of each dataset; 0: all
   int64_t batch = 0;                  // windows run together; 0: chosen by the evaluator
   BosPolicy bos = BosPolicy::kTokenizer;
+  // Of decode_latency, whose windows give the ids: seqlen and max_windows are what it needs.
+  DecodeTask decode;
 };
 
 // What the overrides leave of a cell's settings for one layer (torch-free twin of LayerSettings).

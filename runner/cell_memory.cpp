@@ -77,6 +77,7 @@ MemoryTask memory_task(const Cell& cell, const std::string& device, bool saves_b
   task.group_size = cell.quant().group_size;
   // A sample of rows is not evaluated; a linear of fewer rows is no sample.
   for (const EvaluatorSpec& evaluator : cell.evaluators()) {
+    if (evaluator.name == "decode_latency") continue;  // planned by decode_memory()
     task.evaluates = true;
     int64_t batch =
         evaluator.batch > 0 ? evaluator.batch : sequences_per_pass(kind, evaluator.seqlen);

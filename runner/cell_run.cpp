@@ -10,9 +10,11 @@
 #include "common/hash.h"
 #include "common/text.h"
 #include "datasets/overlap.h"
+#include "eval/decode_latency.h"
 #include "methods/quantize_model.h"
 #include "runner/block_timer.h"
 #include "runner/cell_memory.h"
+#include "runner/decode_cell.h"
 #include "runner/disk_plan.h"
 #include "runner/external_program.h"
 #include "runner/hessian_dump.h"
@@ -76,10 +78,11 @@ void note_layers(const std::vector<LayerHealth>& layers, std::vector<std::string
 }
 
 // Marks calibration text that reappears in what is evaluated (docs/architecture.md, Statistics).
-void note_overlap(const PreparedCell& prepared, std::vector<std::string>& notes) {
+void note_overlap(const Cell& cell, const PreparedCell& prepared, std::vector<std::string>& notes) {
   if (!prepared.calibration) return;
-  for (const auto& inputs : prepared.evaluations)
-    for (const EvaluationInput& input : inputs) {
+  for (size_t i = 0; i < prepared.evaluations.size(); ++i)
+    for (const EvaluationInput& input : prepared.evaluations[i]) {
+      if (cell.evaluators()[i].name == "decode_latency") continue;  // scores nothing
       const double share = ngram_overlap(prepared.calibration->calibration.ids, input.windows->ids);
       if (share > 0.01)
         add_once("calibration overlaps evaluation: " + std::to_string(100 * share) +
@@ -125,10 +128,13 @@ struct CellSave {
 
   // Before evaluation, so that a fault there costs no checkpoint. `weights`: those of finished
   // blocks can be loaded again.
-  void finish(const QuantizeReport& report, bool weights, Record& record) {
+  void finish(const QuantizeReport& report, bool weights, const Record& record) {
     writer.complete(model, quantization_settings(cell, writer, record.inputs.model_fingerprint));
     verify_saved(writer.temporary(), model, report.layers, store.grids(), weights);
     writer.publish();
+  }
+
+  void describe(Record& record) const {
     record.metrics.push_back(
         reading("bytes.checkpoint", static_cast<double>(writer.bytes()), "bytes"));
     record.metrics.push_back(reading("busy_seconds.save", writer.busy_seconds(), "s"));
@@ -142,6 +148,17 @@ struct CellSave {
   PackedFolderWriter writer;
   SavingStore store;
 };
+
+// Where the checkpoint of a cell goes, if it is written: that of a cell which only times its codes
+// is gone with its work.
+std::optional<SaveSettings> save_of(const Cell& cell, const RunOptions& options) {
+  if (options.save || !times_its_codes(cell)) return options.save;
+  const std::filesystem::path work = std::filesystem::absolute(options.output / "work" / cell.id());
+  std::filesystem::create_directories(work);
+  SaveSettings save;
+  save.path = (work / "packed").string();
+  return save;
+}
 
 void add_sizes(const CausalLm& model, const QuantizeReport& report, std::vector<Metric>& metrics) {
   const double dense_bits = dtype_bits(model.dtype());
@@ -232,17 +249,31 @@ PreparedCell prepare_cell(const Cell& cell, InputCache& cache, const RunOptions&
     }
   }
   prepared.dense = &cache.dense(cell, options.device);
-  note_overlap(prepared, prepared.notes);
+  note_overlap(cell, prepared, prepared.notes);
+  if (decode_evaluator(cell)) prepared.generation = decode_memory(cell, *prepared.model);
   return prepared;
 }
 
 MemoryPlan memory_of(const Cell& cell, const PreparedCell& prepared, const RunOptions& options) {
-  MemoryTask task = memory_task(cell, options.device, options.resume || options.save);
-  for (const auto& inputs : prepared.evaluations)
-    for (const EvaluationInput& input : inputs)
-      task.evaluation_tokens =
-          std::max(task.evaluation_tokens, input.windows->count * input.windows->seqlen);
-  return plan_memory(prepared.model->sizes(), task, options.limits);
+  if (prepared.generation)
+    require_decode_room(*prepared.generation, options.device, options.limits);
+  MemoryTask task =
+      memory_task(cell, options.device, options.resume || options.save || times_its_codes(cell));
+  for (size_t i = 0; i < prepared.evaluations.size(); ++i)
+    for (const EvaluationInput& input : prepared.evaluations[i])
+      if (cell.evaluators()[i].name != "decode_latency")
+        task.evaluation_tokens =
+            std::max(task.evaluation_tokens, input.windows->count * input.windows->seqlen);
+  MemoryPlan plan = plan_memory(prepared.model->sizes(), task, options.limits);
+  if (!prepared.generation) return plan;
+  MemoryPlan::Needs& needs = task.on_gpu ? plan.device : plan.host;
+  const int64_t blockwise = task.on_gpu ? plan.device_bytes() : plan.host_bytes();
+  // The plain read is over before the model is held.
+  const int64_t generating =
+      std::max(prepared.generation->total(), plain_read_size(*prepared.model)) +
+      (task.on_gpu ? 0 : task.program_bytes);
+  if (generating > blockwise) needs.emplace_back("generating", generating - blockwise);
+  return plan;
 }
 
 QuantizeReport quantize_cell(const Cell& cell, PreparedCell& prepared, ResumeStore* store,
@@ -284,12 +315,15 @@ std::vector<Metric> evaluate_cell(const Cell& cell, CausalLm& model,
   HiddenStateCache states(shared_bytes);
   for (size_t i = 0; i < cell.evaluators().size(); ++i) {
     const EvaluatorSpec& spec = cell.evaluators()[i];
+    if (spec.name == "decode_latency" && times_its_codes(cell)) continue;
+    const DecodeTask decode = decode_task(cell, spec, cell.model().backend == "packed");
     const std::vector<Metric> metrics = evaluators().at(spec.name).make()->evaluate(
         model, inputs[i],
         {.batch = spec.batch,
          .loss_in_model_dtype = cell.compat().reference_loss_dtype,
          .states = cell.evaluators().size() > 1 ? &states : nullptr,
          .dense = dense,
+         .decode = &decode,
          .progress = progress});
     all.insert(all.end(), metrics.begin(), metrics.end());
   }
@@ -318,6 +352,7 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const MemoryPlan& memory
 
   QuantizeReport report;
   std::filesystem::path saved;  // a packed checkpoint that this cell wrote
+  const std::optional<SaveSettings> saves = save_of(cell, options);
   FileResumeStore store(options.output, cell.id(), options.progress, quantization_inputs(record));
   if (!cell.dense()) {
     FileHessianSink hessians(options.output, cell.id(), quantization_inputs(record));
@@ -326,7 +361,7 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const MemoryPlan& memory
       model.leave_replaced_to(on_disk ? &store : nullptr);
     ResumeStore* kept = options.resume || on_disk ? &store : nullptr;
     std::optional<CellSave> save;
-    if (options.save) save.emplace(*options.save, cell, prepared, kept, options);
+    if (saves) save.emplace(*saves, cell, prepared, kept, options);
     BlockTimer timer(options.progress ? *options.progress : silent_progress(), model.device(),
                      /*stop=*/false);
     RunOptions timed = options;
@@ -338,6 +373,7 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const MemoryPlan& memory
       clock.enter("write");
       saved = save->writer.path();
       save->finish(report, memory.finished != FinishedBlocks::kNowhere, record);
+      if (options.save) save->describe(record);
       clock.enter("idle");
     }
     if (options.dump_hessians)
@@ -352,10 +388,9 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const MemoryPlan& memory
     // By its second block, as `plan --measure` plans it.
     if (planned && report.resumed_blocks == 0 && !cell.head())
       record.metrics.push_back(reading("seconds.quantize_planned", *planned, "s"));
-    const DiskPlan disk = plan_disk(cell, model.sizes(), linear_names(model),
-                                    {.resume = kept != nullptr,
-                                     .save = options.save.has_value(),
-                                     .hessians = options.dump_hessians});
+    const DiskPlan disk = plan_disk(
+        cell, model.sizes(), linear_names(model),
+        {.resume = kept != nullptr, .save = saves.has_value(), .hessians = options.dump_hessians});
     record.peak_bytes["disk_planned"] = disk.resume + disk.checkpoint;
     record.peak_bytes["disk_peak"] = store.bytes() + (save ? save->writer.bytes() : 0);
     if (report.untied_head) {
@@ -385,7 +420,9 @@ void run_cell(const Cell& cell, PreparedCell& prepared, const MemoryPlan& memory
   if (prepared.dense) prepared.dense->close();
   if (const std::string names = kernel_names(model); !names.empty())
     record.policies["packed_products"] = names;
-  if (!saved.empty() && !sampled_rows) evaluate_saved(saved, cell, prepared, options, record);
+  if (options.save && !saved.empty() && !sampled_rows)
+    evaluate_saved(saved, cell, prepared, options, record);
+  if (times_its_codes(cell)) time_saved(saved, cell, prepared, options, record);
   record.peak_bytes["host_peak"] = peak_resident_bytes();
   if (allocator) {
     const auto stats = allocator->getDeviceStats(model.device().index());

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "eval/evaluator.h"
+#include "eval/generation.h"
 #include "methods/clock.h"
 #include "methods/quantize_report.h"
 #include "methods/resume_store.h"
@@ -25,6 +27,8 @@ struct PreparedCell {
   std::vector<std::vector<EvaluationInput>>
       evaluations;                  // one list for each of the cell's evaluators
   DenseReference* dense = nullptr;  // of the same checkpoint, dtype and device
+  // What generating takes, of a cell with decode_latency.
+  std::optional<GenerationMemory> generation;
   InputsRecord inputs;
   std::vector<std::string> notes;
 };
@@ -34,11 +38,13 @@ struct PreparedCell {
 // notice that they came from another model.
 std::string quantization_inputs(const Record& record);
 
-// Throws Error: anything wrong with model, tokenizer, data or overrides.
+// Throws Error: anything wrong with model, tokenizer, data or overrides; more tokens to generate
+// than the model has positions for.
 PreparedCell prepare_cell(const Cell& cell, InputCache& cache, const RunOptions& options);
 
-// The memory that a prepared cell takes within options.limits, all its windows counted. Throws
-// Error as plan_memory(): it does not fit.
+// The memory that a prepared cell takes within options.limits, all its windows counted; of one with
+// decode_latency the model that generates is counted on the device. Throws Error as plan_memory()
+// and require_room(): it does not fit.
 MemoryPlan memory_of(const Cell& cell, const PreparedCell& prepared, const RunOptions& options);
 
 // Quantizes a prepared cell within `memory`, as quantize_model() does. `store` and `hessians` may
@@ -47,8 +53,9 @@ QuantizeReport quantize_cell(const Cell& cell, PreparedCell& prepared, ResumeSto
                              HessianSink* hessians, const MemoryPlan& memory,
                              const RunOptions& options, PhaseClock& clock);
 
-// What the evaluators of a cell measure on `inputs`, a list for each of them. They share up to
-// `shared_bytes` of hidden states. `progress` may be null.
+// What the evaluators of a cell measure on `inputs`, a list for each of them, but for
+// decode_latency where times_its_codes(). They share up to `shared_bytes` of hidden states.
+// `progress` may be null.
 std::vector<Metric> evaluate_cell(const Cell& cell, CausalLm& model,
                                   const std::vector<std::vector<EvaluationInput>>& inputs,
                                   DenseReference* dense, int64_t shared_bytes, Progress* progress);

@@ -21,6 +21,16 @@ using namespace std::chrono_literals;
 
 constexpr auto kPoll = 5ms;
 constexpr auto kGrace = 2s;  // between asking a program to end and ending it
+// Between the end of a program by a signal and that signal's arrival here, where both got it.
+constexpr auto kSameSignal = 500ms;
+
+// Whether this process is asked to stop, or soon will be.
+bool interrupted_within(std::chrono::milliseconds patience) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (!interrupt_requested() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(kPoll);
+  return interrupt_requested();
+}
 
 // Waits up to `patience`; whether the child ended, with its wait status.
 bool ended_within(pid_t child, std::chrono::milliseconds patience, int& status) {
@@ -126,6 +136,10 @@ std::string run_child(const std::vector<std::string>& argv, const std::filesyste
     stop(child);
     throw Interrupted();
   }
+  // A program that was told to stop together with this process has not failed.
+  const bool signalled =
+      WIFSIGNALED(status) && (WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGINT);
+  if (status != 0 && interrupted_within(signalled ? kSameSignal : 0ms)) throw Interrupted();
   return ending_text(status);
 }
 

@@ -20,7 +20,8 @@ std::string ending_text(int status);
 // process's environment; stdin is empty, stdout and stderr go to the file `log`. Waits for its end.
 // Returns "" for exit status 0, else how it ended: "exit status 3", "signal 9 (Killed)". Throws
 // Error if the program cannot be started; Interrupted, after the program and its children were
-// stopped, on Ctrl-C. If the calling thread ends before it, the program gets SIGTERM.
+// stopped, on Ctrl-C, and if it failed when this process was asked to stop too. If the calling
+// thread ends before it, the program gets SIGTERM.
 std::string run_child(const std::vector<std::string>& argv, const std::filesystem::path& log);
 
 }  // namespace gptqb

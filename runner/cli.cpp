@@ -326,7 +326,8 @@ int command_line(const std::vector<std::string>& args, std::ostream& out, std::o
   worker->callback([&] { code = worker_command(worker_options, err); });
 
   CLI::App* list = app.add_subcommand("list", "what this build knows");
-  list->add_option("kind", kind, "methods, kernels, datasets, architectures, evaluators or reports")
+  list->add_option("kind", kind,
+                   "methods, kernels, datasets, architectures, evaluators, reports or footprints")
       ->required();
   list->callback([&] { code = list_command(kind, out); });
 

@@ -15,7 +15,7 @@
 #include "models/config.h"
 #include "runner/cli.h"
 #include "runner/cli_commands.h"
-#include "runner/held_memory.h"
+#include "runner/generation_room.h"
 #include "runner/run.h"
 
 namespace gptqb {
@@ -68,17 +68,6 @@ std::set<int64_t> end_ids(const std::filesystem::path& folder) {
       if (id.is_number_integer()) ids.insert(id.get<int64_t>());
   }
   return ids;
-}
-
-void check_memory(const GenerationMemory& memory, at::Device device) {
-  const int64_t free = free_bytes(device);
-  if (free == 0 || memory.total() <= free) return;
-  throw Error("memory of " + device.str(),
-              "expected room for " + std::to_string(memory.total()) + " bytes (weights " +
-                  std::to_string(memory.weights) + ", cache of keys and values " +
-                  std::to_string(memory.cache) + ", activations " +
-                  std::to_string(memory.activations) + "), got " + std::to_string(free) +
-                  " free. Use a smaller --max-tokens or model, or another --device");
 }
 
 std::string rate(int64_t tokens, double seconds) {
@@ -142,7 +131,8 @@ int generate_command(const GenerateOptions& options, std::istream& in, std::ostr
                     std::to_string(count) + " and " + std::to_string(options.max_tokens));
   DecodeOptions decode;
   decode.positions = count + options.max_tokens;
-  check_memory(generation_memory(*model, decode, from_codes), device);
+  require_room(generation_memory(*model, decode, from_codes), device, std::nullopt,
+               "Use a smaller --max-tokens or model, or another --device");
 
   generation.known_ids = tokenizer->vocab_size();
   generation.end_ids = end_ids(options.folder);

@@ -17,6 +17,7 @@
 #include "runner/cli.h"
 #include "runner/cli_commands.h"
 #include "runner/doctor.h"
+#include "runner/footprints.h"
 #include "runner/output_lock.h"
 #include "runner/report/report.h"
 #include "runner/schema.h"
@@ -103,9 +104,11 @@ int list_command(const std::string& kind, std::ostream& out) {
     print_entries(evaluators(), out);
   else if (kind == "reports")
     print_entries(report_formats(), out);
+  else if (kind == "footprints")
+    out << footprints_text();
   else
     throw Error("list", unknown_name(kind, {"methods", "kernels", "datasets", "architectures",
-                                            "evaluators", "reports"}));
+                                            "evaluators", "reports", "footprints"}));
   return kExitOk;
 }
 

@@ -13,6 +13,7 @@
 #include "runner/cell_memory.h"
 #include "runner/cli.h"
 #include "runner/cli_commands.h"
+#include "runner/decode_cell.h"
 #include "runner/executor.h"
 #include "runner/kernel_settings.h"
 #include "runner/model_checks.h"
@@ -140,7 +141,10 @@ int run_command(const RunCommandOptions& options, std::ostream& out, std::ostrea
   }
   if (std::any_of(plans.begin(), plans.end(), runs_here)) check_device(options.device);
   for (size_t i = 0; i < plans.size(); ++i)
-    if (runs_here(plans[i])) skip_what_does_not_fit(plans[i], checks[i].sizes, options.device);
+    if (runs_here(plans[i])) {
+      skip_what_does_not_fit(plans[i], checks[i].sizes, options.device);
+      skip_what_cannot_decode(plans[i], checks[i].generation, options.device);
+    }
   return run_plans(plans, options, out, err);
 }
 

@@ -13,6 +13,7 @@ namespace {
 constexpr double kNumber = 0.12345678901234567;
 // What a record holds beside the evaluators' metrics: bits, bytes, and seconds by phase.
 constexpr int kOtherMetrics = 8;
+constexpr int kDecodeMetrics = 11;  // beside the median, for each batch
 
 bool is_quantized(const Cell& cell, const std::string& linear, const LayerChoice& choice) {
   return !choice.skip && choice.method != "none" && glob_match(cell.method().layers, linear);
@@ -78,9 +79,19 @@ int64_t record_bytes(const Cell& cell, std::vector<LayerHealth> layers) {
     metric.samples.assign(static_cast<size_t>(samples), kNumber);
     record.metrics.push_back(std::move(metric));
   };
-  for (const EvaluatorSpec& evaluator : cell.evaluators())
+  for (const EvaluatorSpec& evaluator : cell.evaluators()) {
+    if (evaluator.name == "decode_latency") {
+      const DecodeTask& task = evaluator.decode;
+      for (const int64_t batch : task.batch) {
+        const std::string prefix = "decode.batch" + std::to_string(batch);
+        add(prefix + ".ms_per_token", task.repeats * task.generate);
+        for (int i = 0; i < kDecodeMetrics; ++i) add(prefix + ".bytes_activations", 0);
+      }
+      continue;
+    }
     for (const DatasetSpec& dataset : evaluator.datasets)
       add(evaluator.name + "." + dataset.label(), evaluator.max_windows);
+  }
   for (int i = 0; i < kOtherMetrics; ++i) add("seconds.quantize_published_scope", 0);
   return static_cast<int64_t>(to_json(record).size());
 }

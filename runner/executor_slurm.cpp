@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "common/atomic_file.h"
 #include "common/error.h"
@@ -27,21 +28,42 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kMostTries = 3;    // of a cell that makes no headway
+constexpr int kMostQuestions = 3;    // to a cluster that has none of this run's jobs
 constexpr size_t kMostTasks = 1000;  // of an array: Slurm's default MaxArraySize is 1001
 constexpr size_t kTailBytes = 600;
 constexpr std::chrono::seconds kSecondInterrupt{3};
 
+constexpr const char* kWhatToDo =
+    "Look with 'scontrol ping' on this machine, run where the cluster can be reached, or run here "
+    "with --executor local";
+
 std::atomic<int> interrupts{0};
 
-// Whether a second Ctrl-C comes soon. The first has been seen.
+// While it lives, a second Ctrl-C is counted and only a third ends the process: the second may come
+// while squeue is asked, which takes seconds if nobody answers.
+class CountedInterrupts {
+ public:
+  CountedInterrupts() {
+    interrupts = 0;
+    before_ = std::signal(SIGINT, [](int) {
+      interrupt_requested() = true;
+      if (++interrupts >= 2) std::signal(SIGINT, SIG_DFL);
+    });
+  }
+  ~CountedInterrupts() { std::signal(SIGINT, before_); }
+  CountedInterrupts(const CountedInterrupts&) = delete;
+  CountedInterrupts& operator=(const CountedInterrupts&) = delete;
+
+ private:
+  void (*before_)(int) = SIG_DFL;
+};
+
+// Whether a second Ctrl-C has come or comes soon. The first has been seen.
 bool interrupted_again() {
-  interrupts = 0;
-  const auto before = std::signal(SIGINT, [](int) { ++interrupts; });
   const auto end = Clock::now() + kSecondInterrupt;
-  while (interrupts == 0 && Clock::now() < end)
+  while (interrupts < 2 && Clock::now() < end)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  std::signal(SIGINT, before);
-  return interrupts > 0;
+  return interrupts >= 2;
 }
 
 class SlurmExecution {
@@ -70,10 +92,12 @@ class SlurmExecution {
       const slurm::Queue queue = slurm::queue();
       look_for_outcomes();
       if (outcomes_.size() == job_.plan.cells.size()) break;
-      if (queue.fault.empty())
+      if (queue.fault.empty()) {
+        if (std::exchange(unanswered_, 0) > 0) say("Slurm answers again");
         submit_what_is_lost(queue);
-      else
-        say("squeue cannot be asked, trying again: " + queue.fault);
+      } else {
+        bear(queue.fault);
+      }
       pause();
     }
     close();
@@ -96,15 +120,24 @@ class SlurmExecution {
 
   // A new run, or the one that an earlier call of the same command began.
   void open() {
-    if (run_.exists() && job_.fresh) {
-      if (const std::vector<std::string> jobs = jobs_in(slurm::queue()); !jobs.empty())
+    if (job_.fresh) {
+      const slurm::Queue queue = slurm::queue();
+      if (!queue.fault.empty())
+        throw Error("--fresh",
+                    "expected Slurm to say whether jobs of an earlier run of this plan are left, "
+                    "got " +
+                        queue.fault + ". " + kWhatToDo);
+      if (const std::vector<std::string> jobs = jobs_in(queue); !jobs.empty())
         throw Error("--fresh", "expected no jobs of an earlier run of this plan, got " +
                                    join(jobs, ", ") + ". Cancel them: scancel " + join(jobs, " "));
       run_.remove();
     }
     if (run_.exists()) {
       state_ = run_.load();
-      say("comes back to the jobs of an earlier call: " + job_list());
+      // One whose sbatch had not answered may be in the queue: then it is found there.
+      if (!state_.submissions.empty())
+        say("comes back to the jobs of an earlier call: " +
+            (nothing_submitted() ? "none that sbatch confirmed" : join(submitted(), ", ")));
       return;
     }
     run_.remove();  // what tasks of a cancelled one left
@@ -156,11 +189,37 @@ class SlurmExecution {
     return {jobs.begin(), jobs.end()};
   }
 
-  std::string job_list() const {
+  // Ids of all arrays that sbatch took, ended ones too.
+  std::vector<std::string> submitted() const {
     std::vector<std::string> jobs;
     for (const Submission& each : state_.submissions)
       if (!each.job.empty()) jobs.push_back(each.job);
-    return jobs.empty() ? "none" : join(jobs, ", ");
+    return jobs;
+  }
+  bool nothing_submitted() const { return submitted().empty(); }
+
+  // Without jobs there is nothing to wait for; with them a controller that is away is one that
+  // restarts, for its jobs run without it.
+  void bear(const std::string& fault) {
+    ++unanswered_;
+    if (!nothing_submitted()) {
+      if (unanswered_ == 1)
+        say("Slurm cannot be asked (" + fault + "). " + job_words(submitted()) +
+            (submitted().size() == 1 ? " goes" : " go") +
+            " on without that; asking until it answers");
+      return;
+    }
+    if (unanswered_ == kMostQuestions)
+      throw Error("squeue", "expected an answer from Slurm, got " + fault + ", " +
+                                std::to_string(kMostQuestions) +
+                                " times in a row. Nothing was submitted. " + kWhatToDo);
+    if (unanswered_ == 1)
+      say("Slurm cannot be asked (" + fault + "), trying " + std::to_string(kMostQuestions - 1) +
+          " times more");
+  }
+
+  static std::string job_words(const std::vector<std::string>& jobs) {
+    return (jobs.size() == 1 ? "Slurm job " : "Slurm jobs ") + join(jobs, ", ");
   }
 
   void look_for_outcomes() {
@@ -265,8 +324,13 @@ class SlurmExecution {
       return true;
     }
     const fs::path log = run_.log(static_cast<int64_t>(place.first), task);
-    const std::string reason = sentence + ", the last of " + std::to_string(kMostTries) +
-                               " tries without headway. " + printed_text(log, kTailBytes);
+    const std::string limit = job_.plan.executor.time.empty()
+                                  ? "the partition's default; executor.time sets one"
+                                  : "executor.time (" + job_.plan.executor.time + ")";
+    const std::string reason =
+        sentence + ", the last of " + std::to_string(kMostTries) + " tries without headway. " +
+        (ended.starts_with("TIMEOUT") ? "The time limit is " + limit + ". " : "") +
+        printed_text(log, kTailBytes);
     // Empty if a task is at the cell after all: then that one tells.
     if (record_lost_cell(job_.plan, index, options_, reason)) {
       run_.set_outcome(index, CellOutcome::kFailed);
@@ -364,20 +428,40 @@ class SlurmExecution {
   }
 
   [[noreturn]] void leave() {
-    const std::string jobs = job_list();
+    if (state_.submissions.empty()) {
+      progress_.note("no Slurm job was submitted");
+      run_.remove();
+      throw Interrupted();
+    }
+    const std::vector<std::string> jobs = submitted();
+    const std::string words =
+        jobs.empty() ? "Slurm job that sbatch did not confirm" : job_words(jobs);
+    const bool one = jobs.size() <= 1;
     bool cancel = context_.cancel_on_interrupt;
     if (!cancel) {
-      progress_.note("Slurm jobs " + jobs +
-                     " go on, and the same command comes back to them. "
-                     "Ctrl-C again within 3 seconds cancels them");
+      progress_.note(words + (one ? " goes on, and the same command comes back to it. "
+                                    "Ctrl-C again within 3 seconds cancels it"
+                                  : " go on, and the same command comes back to them. "
+                                    "Ctrl-C again within 3 seconds cancels them"));
       cancel = interrupted_again();
     }
-    if (cancel) {
-      const std::string fault = slurm::cancel(jobs_in(slurm::queue()));
-      progress_.note("Slurm jobs " + jobs + " are cancelled" + (fault.empty() ? "" : ": " + fault));
-      run_.remove();
-    }
+    if (cancel) cancel_jobs(jobs);
     throw Interrupted();
+  }
+
+  // What cannot be cancelled stays a run that the same command comes back to.
+  void cancel_jobs(const std::vector<std::string>& jobs) {
+    const slurm::Queue queue = slurm::queue();
+    // Those that have ended are not in the queue, and scancel would complain of them.
+    const std::string fault = slurm::cancel(queue.fault.empty() ? jobs_in(queue) : jobs);
+    if (!queue.fault.empty() || !fault.empty()) {
+      progress_.note("expected to cancel " + job_words(jobs) + ", got " +
+                     (fault.empty() ? queue.fault : fault) + ". Once Slurm answers: scancel " +
+                     join(jobs, " ") + ", or the same command again and Ctrl-C twice");
+      return;
+    }
+    progress_.note(job_words(jobs) + (jobs.size() == 1 ? " is" : " are") + " cancelled");
+    run_.remove();
   }
 
   void say_states(const std::map<std::string, int64_t>& states) {
@@ -409,12 +493,14 @@ class SlurmExecution {
   std::map<size_t, CellOutcome> outcomes_;
   std::set<size_t> absent_before_;
   std::string said_;
+  int unanswered_ = 0;  // questions in a row
 };
 
 }  // namespace
 
 RunOutcome run_cells_slurm(const Job& job, const ExecutorContext& context) {
   if (job.plan.cells.empty()) return {};
+  const CountedInterrupts counted;
   return SlurmExecution(job, context).run();
 }
 

@@ -19,13 +19,15 @@ int64_t proc_bytes(const char* file, const std::string& name) {
   return 0;
 }
 
+constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+
+c10::CachingDeviceAllocator::DeviceStats allocator_stats(at::Device device) {
+  return c10::getDeviceAllocator(device.type())->getDeviceStats(device.index());
+}
+
 int64_t bytes_now(at::Device device) {
   if (!device.is_cuda()) return proc_bytes("/proc/self/status", "RssAnon");
-  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-  return c10::getDeviceAllocator(device.type())
-      ->getDeviceStats(device.index())
-      .allocated_bytes[kAll]
-      .current;
+  return allocator_stats(device).allocated_bytes[kAll].current;
 }
 
 }  // namespace
@@ -42,8 +44,11 @@ int64_t held_bytes(at::Device device, const std::function<std::vector<at::Tensor
 
 int64_t free_bytes(at::Device device) {
   if (!device.is_cuda()) return proc_bytes("/proc/meminfo", "MemAvailable");
+  at::empty({1}, at::TensorOptions(device));  // makes its allocator known
+  const auto stats = allocator_stats(device);
+  const int64_t kept = stats.reserved_bytes[kAll].current - stats.allocated_bytes[kAll].current;
   for (const kernels::DeviceInfo& info : kernels::cuda_info().devices)
-    if (info.index == device.index()) return info.memory_free;
+    if (info.index == device.index()) return info.memory_free + kept;
   return 0;
 }
 

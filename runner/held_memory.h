@@ -14,7 +14,8 @@ namespace gptqb {
 // They are freed before this returns. 0 where the system does not tell.
 int64_t held_bytes(at::Device device, const std::function<std::vector<at::Tensor>()>& make);
 
-// Bytes that are free there now.
+// Bytes that are free there now, what this process's allocator keeps for later included. 0 where
+// the system does not tell.
 int64_t free_bytes(at::Device device);
 
 }  // namespace gptqb

@@ -5,6 +5,7 @@
 #include "common/error.h"
 #include "datasets/random_ids.h"
 #include "models/causal_lm.h"
+#include "models/config.h"
 #include "runner/hashed_files.h"
 
 namespace gptqb {
@@ -107,14 +108,17 @@ const Tokenizer* InputCache::tokenizer_of(const Cell& cell) {
 }
 
 Corpus InputCache::load(const Cell& cell, const DatasetSpec& dataset, Purpose purpose,
-                        int64_t tokens, int64_t seed) const {
+                        int64_t tokens, int64_t seed, bool any_model) const {
   if (!is_random(dataset)) return load_corpus(dataset, purpose, data_root_, base_);
-  if (!cell.model().synthetic.asked())
+  if (!cell.model().synthetic.asked() && !any_model)
     throw Error("dataset random", "expected a model of model.synthetic, got " +
                                       cell.model().path_unexpanded +
                                       ". Random ids say nothing about a real model: use text");
-  return random_ids(tokens, cell.model().synthetic.config().at("vocab_size").get<int64_t>(),
-                    static_cast<uint64_t>(seed));
+  const int64_t vocabulary =
+      cell.model().synthetic.asked()
+          ? cell.model().synthetic.config().at("vocab_size").get<int64_t>()
+          : ConfigReader(model_folder(cell) / "config.json").size("vocab_size");
+  return random_ids(tokens, vocabulary, static_cast<uint64_t>(seed));
 }
 
 const CalibrationWindows& InputCache::calibration(const Cell& cell) {
@@ -143,7 +147,8 @@ const CalibrationWindows& InputCache::calibration(const Cell& cell) {
   for (size_t i = 0; i < spec.datasets.size(); ++i) {
     if (samples[i] == 0) continue;
     const Corpus corpus = load(cell, spec.datasets[i].dataset, Purpose::kCalibration,
-                               kRandomRoom * (samples[i] + heldout[i]) * spec.seqlen, spec.seed);
+                               kRandomRoom * (samples[i] + heldout[i]) * spec.seqlen, spec.seed,
+                               /*any_model=*/false);
     CalibrationWindows part =
         calibration_windows(corpus, tokenizer_of(cell), samples[i], spec.seqlen,
                             static_cast<uint64_t>(spec.seed), spec.draw, heldout[i]);
@@ -162,8 +167,8 @@ const TokenWindows& InputCache::evaluation(const Cell& cell, const EvaluatorSpec
     key += '\n' + std::to_string(number);
   if (const auto found = evaluation_.find(key); found != evaluation_.end()) return found->second;
   const int64_t windows = evaluator.max_windows > 0 ? evaluator.max_windows : kRandomWindows;
-  const Corpus corpus =
-      load(cell, dataset, Purpose::kEvaluation, windows * evaluator.seqlen, kRandomSeed);
+  const Corpus corpus = load(cell, dataset, Purpose::kEvaluation, windows * evaluator.seqlen,
+                             kRandomSeed, evaluator.name == "decode_latency");
   return evaluation_
       .emplace(key, evaluation_windows(corpus, tokenizer_of(cell), evaluator.seqlen,
                                        evaluator.max_windows, evaluator.bos))

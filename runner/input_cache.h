@@ -54,9 +54,10 @@ class InputCache {
 
  private:
   const Tokenizer* tokenizer_of(const Cell& cell);
-  // The text of a dataset; of `random` so many ids of the cell's vocabulary.
+  // The text of a dataset; of `random` so many ids of the cell's vocabulary, which only time and
+  // memory of a real model may be measured on (`any_model`).
   Corpus load(const Cell& cell, const DatasetSpec& dataset, Purpose purpose, int64_t tokens,
-              int64_t seed) const;
+              int64_t seed, bool any_model) const;
 
   std::filesystem::path data_root_;
   std::filesystem::path base_;

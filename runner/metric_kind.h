@@ -12,12 +12,15 @@ inline bool is_seconds(const std::string& metric) {
 
 // A duration: a published one depends on the device, and gets a ratio instead of a verdict.
 inline bool is_time(const std::string& metric) {
-  return is_seconds(metric) || metric.starts_with("decode.ms_");
+  return is_seconds(metric) ||
+         (metric.starts_with("decode.") && metric.find(".ms_") != std::string::npos);
 }
 
 // What a device reached or took: another number in each run.
 inline bool is_timed(const std::string& metric) {
-  return is_seconds(metric) || metric.starts_with("decode.") || metric.starts_with("kernels.");
+  if (metric.starts_with("decode."))
+    return metric.find(".bytes_") == std::string::npos && !metric.ends_with("checked_tokens");
+  return is_seconds(metric) || metric.starts_with("kernels.");
 }
 
 // Depends on the machine, the moment, or what ran before: times, peaks of memory, and estimates.
@@ -27,8 +30,9 @@ inline bool is_reading(const std::string& metric) {
 }
 
 inline bool higher_is_better(const std::string& metric) {
-  for (const char* suffix : {"tokens_per_second", "bandwidth_share", "top1_agreement", "gb_per_s",
-                             "tflop_per_s", "accuracy", "right_token_probability_change"})
+  for (const char* suffix :
+       {"tokens_per_second", "bandwidth_share", "top1_agreement", "gb_per_s", "tflop_per_s",
+        "accuracy", "checked_tokens", "right_token_probability_change"})
     if (metric.ends_with(suffix)) return true;
   return false;
 }

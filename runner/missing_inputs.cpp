@@ -112,7 +112,7 @@ std::vector<std::string> look_for_inputs(Plan& plan, const fs::path& data_root,
     if (!planned.skip_reason.empty()) continue;
     std::string inputs;
     for (const char* key : {"model.path", "calibration.dataset", "evaluate.perplexity.datasets",
-                            "evaluate.divergence.datasets"})
+                            "evaluate.divergence.datasets", "evaluate.decode_latency.dataset"})
       inputs += planned.cell.setting(key) + "\n";
     if (!known.contains(inputs)) known[inputs] = missing_inputs(planned.cell, data_root, base);
     planned.missing = known[inputs];

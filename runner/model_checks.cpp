@@ -8,6 +8,7 @@
 #include "common/error.h"
 #include "common/text.h"
 #include "models/causal_lm.h"
+#include "runner/decode_cell.h"
 
 namespace gptqb {
 namespace {
@@ -90,6 +91,15 @@ ModelChecks check_models(const Plan& plan, const fs::path& base) {
     if (model.linears.empty()) continue;
     checks.sizes[cell.id()] = model.sizes;
     checks.linears[cell.id()] = model.linears;
+    if (decode_evaluator(cell)) {
+      try {
+        const auto opened =
+            synthetic.asked() ? open_synthetic(synthetic, options) : open_model(folder, options);
+        checks.generation[cell.id()] = decode_memory(cell, *opened);
+      } catch (const Error& error) {
+        add_once(error.what(), faults);
+      }
+    }
     if (model.packed) {
       if (const std::string sentence = packed_refusal(cell); !sentence.empty())
         add_once(sentence, faults);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "eval/generation.h"
 #include "methods/block_model.h"
 #include "runner/plan.h"
 
@@ -24,6 +25,8 @@ struct ModelChecks {
   std::map<std::string, ModelSizes> sizes;
   // The same: full names of their blocks' linears.
   std::map<std::string, std::vector<std::string>> linears;
+  // Of cells whose models write: what that takes.
+  std::map<std::string, GenerationMemory> generation;
 };
 
 // Opens each model of `plan` that is there (configuration and headers, no weights) and holds the

@@ -5,6 +5,7 @@
 #include "common/error.h"
 #include "common/statistics.h"
 #include "common/text.h"
+#include "runner/decode_cell.h"
 
 namespace gptqb {
 namespace {
@@ -40,12 +41,39 @@ void require_close(const Metric& difference, const std::filesystem::path& folder
                   "or activations that float16 does not hold. Please report it");
 }
 
+// Of a `model` of float32 in float16, which packed kernels compute in.
+std::unique_ptr<CausalLm> open_packed(const std::filesystem::path& folder, const Cell& cell,
+                                      const CausalLm& model) {
+  return open_model(folder, {.dtype = model.dtype() == at::kFloat ? "float16" : cell.model().dtype,
+                             .device = model.device(),
+                             .backend = "packed",
+                             .reference_forward = cell.compat().reference_forward});
+}
+
 }  // namespace
 
 std::string kernel_names(const CausalLm& model) {
   std::vector<std::string> names;
   for (const auto& [name, count] : model.kernels_run()) names.push_back(name);
   return join(names, ", ");
+}
+
+void time_saved(const std::filesystem::path& folder, const Cell& cell, PreparedCell& prepared,
+                const RunOptions& options, Record& record) {
+  prepared.model->release_block();
+  const auto packed = open_packed(folder, cell, *prepared.model);
+  if (prepared.model->dtype() == at::kFloat)
+    record.notes.push_back(
+        "decode_latency: the model computes in float32, packed kernels in float16");
+  for (size_t i = 0; i < cell.evaluators().size(); ++i) {
+    const EvaluatorSpec& spec = cell.evaluators()[i];
+    if (spec.name != "decode_latency") continue;
+    const DecodeTask decode = decode_task(cell, spec, /*from_codes=*/true);
+    const std::vector<Metric> metrics = evaluators().at(spec.name).make()->evaluate(
+        *packed, prepared.evaluations[i], {.decode = &decode, .progress = options.progress});
+    record.metrics.insert(record.metrics.end(), metrics.begin(), metrics.end());
+  }
+  record.policies["packed_products"] = kernel_names(*packed);
 }
 
 void evaluate_saved(const std::filesystem::path& folder, const Cell& cell,
@@ -55,17 +83,13 @@ void evaluate_saved(const std::filesystem::path& folder, const Cell& cell,
     const EvaluatorSpec& spec = cell.evaluators()[i];
     if (spec.name != "perplexity") continue;
     if (!packed) {
-      const bool wide = prepared.model->dtype() == at::kFloat;
       try {
-        packed = open_model(folder, {.dtype = wide ? "float16" : cell.model().dtype,
-                                     .device = prepared.model->device(),
-                                     .backend = "packed",
-                                     .reference_forward = cell.compat().reference_forward});
+        packed = open_packed(folder, cell, *prepared.model);
       } catch (const Error& error) {
         record.notes.push_back(std::string("not evaluated by packed kernels: ") + error.what());
         return;
       }
-      if (wide)
+      if (prepared.model->dtype() == at::kFloat)
         record.notes.push_back(
             "perplexity_packed: the model computes in float32, packed kernels in float16");
     }

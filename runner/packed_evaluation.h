@@ -21,6 +21,12 @@ constexpr double kPackedLossBound = 5e-3;
 void evaluate_saved(const std::filesystem::path& folder, const Cell& cell,
                     const PreparedCell& prepared, const RunOptions& options, Record& record);
 
+// Opens `folder`, which the cell wrote, with model.backend packed, and adds what its evaluator
+// decode_latency measures there; the dense model's blocks leave the device before. Models of
+// float32 are timed in float16, which a note says. Throws Error: no kernel multiplies such codes.
+void time_saved(const std::filesystem::path& folder, const Cell& cell, PreparedCell& prepared,
+                const RunOptions& options, Record& record);
+
 // "cuda_strips, cuda_wide": the kernels that a model ran.
 std::string kernel_names(const CausalLm& model);
 

@@ -5,6 +5,7 @@
 
 #include "common/text.h"
 #include "runner/claim.h"
+#include "runner/decode_cell.h"
 #include "runner/kernel_settings.h"
 #include "runner/resolve.h"
 #include "runner/schema.h"
@@ -115,6 +116,22 @@ std::vector<std::string> metrics_of_evaluator(const std::string& evaluator, cons
   return names;
 }
 
+// Those of decode_latency.
+std::vector<std::string> metrics_of_decoding(const Values& cell) {
+  const auto batch = cell.find("evaluate.decode_latency.batch");
+  if (batch == cell.end()) return {};
+  std::vector<std::string> names = {"decode.read_gb_per_s"};
+  if (cell.at("evaluate.decode_latency.perplexity") == true) names.push_back("decode.perplexity");
+  const json batches = batch->second.is_array() ? batch->second : json::array({batch->second});
+  for (const json& each : batches)
+    for (const char* end :
+         {"ms_per_token", "ms_per_token_p10", "ms_per_token_p90", "ms_first_token",
+          "ms_per_token_extrapolated", "tokens_per_second", "bandwidth_share", "bytes_per_token",
+          "bytes_weights", "bytes_cache", "bytes_activations", "checked_tokens"})
+      names.push_back("decode.batch" + value_text(each) + "." + end);
+  return names;
+}
+
 // Metrics a cell can have, as far as names are fixed before it runs; "" if `metric` can be one of
 // them.
 std::string unknown_metric(const std::string& metric, const Values& cell) {
@@ -123,9 +140,12 @@ std::string unknown_metric(const std::string& metric, const Values& cell) {
       "divergence.", "accuracy.", "decode.",       "layer."};
   for (const std::string& family : kFamilies) {
     if (metric.compare(0, family.size(), family) != 0 || metric.size() == family.size()) continue;
-    if (family != "perplexity." && family != "divergence." && family != "accuracy.") return "";
-    const std::string evaluator = family.substr(0, family.size() - 1);
-    const std::vector<std::string> labels = metrics_of_evaluator(evaluator, cell);
+    const bool decoding = family == "decode.";
+    if (!decoding && family != "perplexity." && family != "divergence." && family != "accuracy.")
+      return "";
+    const std::string evaluator = decoding ? "decode_latency" : family.substr(0, family.size() - 1);
+    const std::vector<std::string> labels =
+        decoding ? metrics_of_decoding(cell) : metrics_of_evaluator(evaluator, cell);
     if (std::find(labels.begin(), labels.end(), metric) != labels.end()) return "";
     if (labels.empty())
       return "expected a metric of the cell, got '" + metric + "', but it evaluates no " +
@@ -306,10 +326,11 @@ class Planner {
 
   void add_planned(Plan& result, size_t index) {
     const Values& values = values_[index];
-    result.cells.push_back(
-        {Cell::from_json(json(values).dump()),
-         skip_reason(values, experiment_.base, options_.methods, options_.evaluators),
-         expectations_[index]});
+    const Cell cell = Cell::from_json(json(values).dump());
+    std::string reason =
+        skip_reason(values, experiment_.base, options_.methods, options_.evaluators);
+    if (reason.empty()) reason = decode_refusal(cell);
+    result.cells.push_back({cell, reason, expectations_[index]});
   }
 
   void add_save(Plan& result) {

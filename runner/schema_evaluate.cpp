@@ -1,4 +1,6 @@
 // Keys of the section `evaluate`.
+#include <algorithm>
+
 #include "runner/schema_sections.h"
 
 namespace gptqb::schema {
@@ -48,6 +50,76 @@ void append_window_options(const std::string& name, const std::string& datasets_
       }));
 }
 
+// A key of decode_latency. Its windows are as long and as many as the task needs.
+KeySpec decode_key(KeySpec spec, std::function<void(DecodeTask&, const json&)> set) {
+  return with_bind(std::move(spec),
+                   [set = std::move(set)](ResolvedSettings& settings, const json& value) {
+                     EvaluatorSpec& of = evaluator(settings, "decode_latency");
+                     set(of.decode, value);
+                     of.seqlen = std::max<int64_t>(2, of.decode.given());
+                     of.max_windows = of.decode.largest_batch();
+                   });
+}
+
+void append_decode_latency(std::vector<KeySpec>& table) {
+  const std::string latency = "evaluate.decode_latency.";
+  const auto number = [&](const char* key, int64_t DecodeTask::*field, double min,
+                          const std::string& meaning) {
+    table.push_back(decode_key(
+        with_range(with_default(plain(latency + key, KeyType::kInteger, Scope::kCell, "", meaning),
+                                DecodeTask{}.*field),
+                   min),
+        [field](DecodeTask& task, const json& value) { task.*field = value.get<int64_t>(); }));
+  };
+  number("prompt", &DecodeTask::prompt, 0,
+         "tokens before the first step; 0: the cache is empty at first, and the first token is "
+         "given");
+  number("generate", &DecodeTask::generate, 2,
+         "tokens that are made; the first behind a prompt "
+         "has no step of its own");
+  table.push_back(decode_key(
+      with_arity(with_range(with_default(plain(latency + "batch", KeyType::kInteger, Scope::kCell,
+                                               "", "sequences at once; each number is measured"),
+                                         1),
+                            1),
+                 Arity::kOneOrList),
+      [](DecodeTask& task, const json& value) {
+        task.batch = value.is_array() ? value.get<std::vector<int64_t>>()
+                                      : std::vector<int64_t>{value.get<int64_t>()};
+      }));
+  number("warmup", &DecodeTask::warmup, 0, "steps before what is timed");
+  number("repeats", &DecodeTask::repeats, 1, "passes that are timed");
+  table.push_back(decode_key(
+      with_default(plain(latency + "teacher_forced", KeyType::kBool, Scope::kCell, "",
+                         "feed given tokens instead of generated ones"),
+                   false),
+      [](DecodeTask& task, const json& value) { task.teacher_forced = value.get<bool>(); }));
+  table.push_back(decode_key(
+      with_words(
+          with_range(with_default(plain(latency + "check", KeyType::kInteger, Scope::kCell, "",
+                                        "steps that are compared with recomputing without a "
+                                        "cache before anything is timed; auto: up to 8, as "
+                                        "far as seconds go; 0: none"),
+                                  "auto"),
+                     0),
+          {"auto"}),
+      [](DecodeTask& task, const json& value) {
+        task.check = value.is_string() ? DecodeTask::kCheckAuto : value.get<int64_t>();
+      }));
+  table.push_back(with_bind(
+      with_default(plain(latency + "dataset", KeyType::kDataset, Scope::kCell, "",
+                         "where prompts and given tokens come from; random: ids of the vocabulary, "
+                         "of a fixed seed"),
+                   "random"),
+      [](ResolvedSettings& settings, const json& value) {
+        evaluator(settings, "decode_latency").datasets = {dataset_from_json(value)};
+      }));
+  table.push_back(planned(with_default(
+      plain(latency + "perplexity", KeyType::kBool, Scope::kCell, "",
+            "score the first calibration sample token by token, as the published loop"),
+      false)));
+}
+
 }  // namespace
 
 void append_evaluate(std::vector<KeySpec>& table) {
@@ -74,24 +146,7 @@ void append_evaluate(std::vector<KeySpec>& table) {
       }));
   append_window_options("divergence", "texts on which outputs are compared with the dense model's",
                         table);
-  const std::string latency = "evaluate.decode_latency.";
-  table.push_back(
-      planned(with_range(with_default(plain(latency + "prompt", KeyType::kInteger, Scope::kCell, "",
-                                            "tokens before the first timed one"),
-                                      0),
-                         0)));
-  table.push_back(planned(with_range(with_default(plain(latency + "generate", KeyType::kInteger,
-                                                        Scope::kCell, "", "tokens that are timed"),
-                                                  128),
-                                     1)));
-  table.push_back(planned(with_range(
-      with_default(
-          plain(latency + "batch", KeyType::kInteger, Scope::kCell, "", "sequences at once"), 1),
-      1)));
-  table.push_back(
-      planned(with_default(plain(latency + "teacher_forced", KeyType::kBool, Scope::kCell, "",
-                                 "feed given tokens instead of generated ones"),
-                           false)));
+  append_decode_latency(table);
   KeySpec tasks = word(
       "evaluate.accuracy.tasks",
       {"lambada", "piqa", "arc_easy", "arc_challenge", "storycloze", "mmlu", "squad", "imagenet"},

@@ -19,8 +19,8 @@ COLOURS = ["#7f7f7f", "#3b8ed0", "#e0812b", "#b05cc6", "#3aa655", "#c9a227", "#a
 BLOCKS = {
     "opt-125m": 12, "opt-350m": 24, "opt-1.3b": 24, "opt-2.7b": 32, "opt-6.7b": 32, "opt-13b": 40, "opt-30b": 48,
     "opt-66b": 64, "opt-175b": 96, "bloom-560m": 24, "bloom-1b1": 24, "bloom-1b7": 24, "bloom-3b": 30, "bloom-7b1": 30,
-    "bloom-176b": 70, "llama-7b": 32, "llama-13b": 40, "llama-30b": 60, "llama-65b": 80, "llama-2-70b": 80,
-    "llama-3-8b": 32, "llama-3-70b": 80,
+    "bloom-176b": 70, "llama-7b": 32, "llama-13b": 40, "llama-30b": 60, "llama-65b": 80,
+    "llama-2-7b": 32, "llama-2-13b": 40, "llama-2-70b": 80, "llama-3-8b": 32, "llama-3-70b": 80,
 }  # fmt: skip
 HOW = ("\\* Extrapolated by blocks: time of the longest run + (blocks that are missing) x (difference of the two runs / "
        "difference of their blocks); so are its phases and parameters.")

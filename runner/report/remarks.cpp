@@ -36,7 +36,9 @@ Section notes_section(const RecordPointers& rows) {
     for (const std::string& note : row->notes) add(note);
     for (const Metric& metric : row->metrics) {
       if (!metric.reason.empty()) add(metric.name + ": " + metric.reason);
-      if (!metric.note.empty()) add(metric.name + ": " + metric.note);
+      // What decode_latency notes, its own table says.
+      if (!metric.note.empty() && !metric.name.starts_with("decode."))
+        add(metric.name + ": " + metric.note);
     }
     if (const std::string layers = named_layers(*row); !layers.empty()) add(layers);
   }

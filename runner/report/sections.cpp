@@ -45,6 +45,7 @@ std::vector<ExperimentReport> experiment_reports(const ReportData& data) {
       for (Section& section : paper_sections(quantized, report.verdicts))
         sections.push_back(std::move(section));
     for (Section& section : kernel_sections(rows)) sections.push_back(std::move(section));
+    sections.push_back(decode_section(quantized));
     sections.push_back(divergence_section(rows, data.records));
     sections.push_back(verdict_section(report.verdicts, rows));
     for (Section& section : claim_sections(rows)) sections.push_back(std::move(section));

@@ -38,6 +38,9 @@ std::vector<Section> paper_sections(const RecordPointers& rows,
 bool is_published_value(const Expectation& expectation);
 // "environment": machine and program, one column for each that cells were made on.
 Section environment_section(const RecordPointers& rows);
+// "decode" of cells with decode_latency: time of a token, memory, and the speed-up over the dense
+// cell of the same model, batch and lengths, a row for each cell and batch.
+Section decode_section(const RecordPointers& rows);
 // "divergence": how far outputs lie from the dense model's: mean with its error, tail, agreement,
 // and the paired difference from RTN.
 Section divergence_section(const RecordPointers& rows, const std::vector<Record>& all);

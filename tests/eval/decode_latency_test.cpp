@@ -5,10 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <memory>
 #include <numeric>
 #include <vector>
 
 #include "common/statistics.h"
+#include "eval/evaluator.h"
 #include "eval/plain_read.h"
 #include "tests/models/model_folder.h"
 #include "tests/support/message.h"
@@ -24,6 +27,13 @@ at::Tensor ids_of(int64_t rows, int64_t count, int64_t vocabulary = 2000) {
   std::vector<int64_t> ids;
   for (int64_t i = 0; i < rows * count; ++i) ids.push_back((i * i * 7 + i * 13 + 5) % vocabulary);
   return at::tensor(ids, at::kLong).view({rows, count});
+}
+
+std::unique_ptr<CausalLm> llama7b(int64_t blocks = 0) {
+  SyntheticModel shape;
+  shape.like = "llama-7b";
+  shape.layers = blocks;
+  return open_synthetic(shape, {.dtype = "float16"});
 }
 
 TEST(DecodeLatency, ItsNumbersAgreeWithEachOther) {
@@ -120,6 +130,87 @@ TEST(DecodeLatency, LogitsThatAreNotFiniteAreAFault) {
   model->try_weights("mlp.down_proj", at::full_like(model->weight("mlp.down_proj"), NAN));
   EXPECT_THAT(message_of([&] { check_decode(*model, session, ids_of(1, 4), 2); }),
               HasSubstr("expected finite logits, got others with the cache"));
+}
+
+TEST(DecodeLatency, PassesAreRepeated) {
+  const auto model = open_model(kModel, {.dtype = "float32"});
+  DecodeTask task{.prompt = 5, .generate = 4, .warmup = 0};
+  task.repeats = 3;
+  task.check = 2;
+  const DecodeLatency got = measure_decode(*model, ids_of(6, 5), task);
+  EXPECT_EQ(got.step_seconds.size(), 9u);
+  EXPECT_EQ(got.check.steps, 2);
+  EXPECT_EQ(got.check.tokens, 8) << "of 4 of the 6 sequences";
+  EXPECT_TRUE(got.kernels.empty()) << "dense";
+}
+
+TEST(DecodeLatency, WhatIsCheckedFitsIntoSeconds) {
+  const auto model = open_model(kModel, {.dtype = "float32"});
+  DecodeTask task{.prompt = 64, .generate = 100};
+  EXPECT_EQ(check_plan(*model, task, 2).steps, 8);
+  EXPECT_EQ(check_plan(*model, task, 2).rows, 2);
+  EXPECT_EQ(check_plan(*model, task, 64).rows, 4);
+  task.generate = 3;
+  EXPECT_EQ(check_plan(*model, task, 1).steps, 3);
+  task.check = 0;
+  EXPECT_EQ(check_plan(*model, task, 1).steps, 0);
+  EXPECT_THAT(check_plan(*model, task, 1).reason, HasSubstr("check: 0"));
+  // A step of 7 billion weights behind 128 tokens: 2 x 7e9 x 129 > 1e12 on two cores.
+  const auto large = llama7b();
+  task = {.prompt = 128};
+  EXPECT_EQ(check_plan(*large, task, 1).steps, 0);
+  EXPECT_THAT(check_plan(*large, task, 1).reason, HasSubstr("too large to be recomputed"));
+  task.check = 2;
+  EXPECT_EQ(check_plan(*large, task, 1).steps, 2) << "asked for";
+}
+
+// LLaMA-7B's blocks have 4 x 4096^2 + 3 x 4096 x 11008 + 2 x 4096 weights, its head 32000 x 4096.
+TEST(DecodeLatency, MoreBlocksReadMoreAndTheHeadOnce) {
+  const auto part = llama7b(2);
+  const double block = 4.0 * 4096 * 4096 + 3.0 * 4096 * 11008 + 2 * 4096;
+  const double head = 32000.0 * 4096 + 4096;
+  StepBytes step = step_bytes(*part, 1, 256, false);
+  EXPECT_EQ(step.weights, 2 * (2 * block + head));
+  EXPECT_EQ(step.cache, 2.0 * 256 * 2 * 2 * 4096);
+  EXPECT_DOUBLE_EQ(step_growth(*part, step, 32, false),
+                   (2 * (32 * block + head) + 16 * step.cache) / step.total());
+}
+
+TEST(DecodeLatency, TheEvaluatorReportsEachBatch) {
+  const auto model = open_model(kModel, {.dtype = "float32"});
+  TokenWindows windows;
+  windows.count = 2;
+  windows.seqlen = 6;
+  for (int i = 0; i < 12; ++i) windows.ids.push_back(3 * i + 1);
+  DecodeTask task{.prompt = 6, .generate = 3, .warmup = 1};
+  task.batch = {1, 3};
+  task.blocks_of_whole = 10 * model->block_count();
+  const auto evaluate = [&](const DecodeTask* given) {
+    return evaluators()
+        .at("decode_latency")
+        .make()
+        ->evaluate(*model, {{"text", &windows}}, {.decode = given});
+  };
+  std::map<std::string, Metric> metrics;
+  for (const Metric& metric : evaluate(&task)) metrics[metric.name] = metric;
+  EXPECT_GT(metrics.at("decode.read_gb_per_s").value, 0.01);
+  for (const int64_t batch : {1, 3}) {
+    const std::string at = "decode.batch" + std::to_string(batch) + ".";
+    const Metric& median = metrics.at(at + "ms_per_token");
+    EXPECT_EQ(median.samples.size(), 2u);
+    EXPECT_NEAR(metrics.at(at + "tokens_per_second").value, 1e3 * batch / median.value,
+                1e-6 * batch / median.value * 1e3);
+    EXPECT_LE(metrics.at(at + "ms_per_token_p10").value, median.value);
+    EXPECT_GE(metrics.at(at + "ms_per_token_p90").value, median.value);
+    EXPECT_EQ(metrics.at(at + "bytes_weights").value, 4.0 * model->parameter_count());
+    EXPECT_EQ(metrics.at(at + "checked_tokens").value, 3.0 * batch);
+    EXPECT_THAT(metrics.at(at + "checked_tokens").note, HasSubstr("without a cache"));
+    const Metric& all = metrics.at(at + "ms_per_token_extrapolated");
+    EXPECT_GT(all.value, median.value);
+    EXPECT_LT(all.value, 10 * median.value) << "the head is there once";
+    EXPECT_THAT(all.note, HasSubstr("extrapolated, not measured"));
+  }
+  EXPECT_THAT(message_of([&] { evaluate(nullptr); }), HasSubstr("got no task and 1 texts"));
 }
 
 TEST(DecodeLatency, BadSettingsAreRefused) {

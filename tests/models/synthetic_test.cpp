@@ -14,11 +14,12 @@ namespace {
 // Parameters as the published checkpoints have them (safetensors metadata of their repositories).
 const std::map<std::string, int64_t>& published_parameters() {
   static const std::map<std::string, int64_t> counts = {
-      {"opt-125m", 125239296},    {"opt-350m", 331196416},    {"opt-1.3b", 1315758080},
-      {"opt-6.7b", 6658473984},   {"bloom-560m", 559214592},  {"bloom-1b7", 1722408960},
-      {"bloom-3b", 3002557440},   {"bloom-7b1", 7069016064},  {"bloom-176b", 176247271424},
-      {"llama-7b", 6738415616},   {"llama-13b", 13015864320}, {"llama-30b", 32528943616},
-      {"llama-65b", 65285660672}, {"llama-3-8b", 8030261248}, {"llama-3-70b", 70553706496}};
+      {"opt-125m", 125239296},      {"opt-350m", 331196416},    {"opt-1.3b", 1315758080},
+      {"opt-6.7b", 6658473984},     {"bloom-560m", 559214592},  {"bloom-1b7", 1722408960},
+      {"bloom-3b", 3002557440},     {"bloom-7b1", 7069016064},  {"bloom-176b", 176247271424},
+      {"llama-7b", 6738415616},     {"llama-13b", 13015864320}, {"llama-30b", 32528943616},
+      {"llama-65b", 65285660672},   {"llama-2-7b", 6738415616}, {"llama-2-13b", 13015864320},
+      {"llama-2-70b", 68976648192}, {"llama-3-8b", 8030261248}, {"llama-3-70b", 70553706496}};
   return counts;
 }
 

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <limits>
@@ -275,6 +276,19 @@ TEST_F(External, CtrlCStopsTheProgram) {
   interrupt_requested() = true;
   EXPECT_THROW(run_child({"sleep", "60"}, path("log")), Interrupted);
   interrupt_requested() = false;
+}
+
+// Slurm at a time limit, and `kill` of a process group, send SIGTERM to the program and to this
+// process: the program's end may be seen first, and is no fault of its own.
+TEST_F(External, AProgramThatIsStoppedTogetherWithThisProcessIsInterrupted) {
+  const auto before = std::signal(SIGTERM, [](int) { interrupt_requested() = true; });
+  EXPECT_THROW(
+      run_child({"sh", "-c", "(sleep 0.1; kill -TERM $PPID) & kill -TERM $$"}, path("log")),
+      Interrupted);
+  std::signal(SIGTERM, before);
+  interrupt_requested() = false;
+  // One that only the program got is its fault.
+  EXPECT_EQ(run_child({"sh", "-c", "kill -TERM $$"}, path("log")), "signal 15 (Terminated)");
 }
 
 // Until it holds, at most some seconds.

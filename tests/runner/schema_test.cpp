@@ -379,7 +379,11 @@ TEST(Schema, DefaultsAgreeWithTheDesign) {
       {"evaluate.decode_latency.prompt", "0"},
       {"evaluate.decode_latency.generate", "128"},
       {"evaluate.decode_latency.batch", "1"},
+      {"evaluate.decode_latency.warmup", "3"},
+      {"evaluate.decode_latency.repeats", "1"},
       {"evaluate.decode_latency.teacher_forced", "false"},
+      {"evaluate.decode_latency.check", "auto"},
+      {"evaluate.decode_latency.dataset", "random"},
       {"executor.name", "local"},
       {"save.shard_size", "5"}};
   for (const auto& [key, text] : defaults) {
