@@ -1,6 +1,7 @@
 #include "kernels/matmul_strips.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "common/round_up.h"
 #include "kernels/tile_layout.h"
@@ -11,6 +12,7 @@ namespace {
 constexpr int64_t kAlignment = StripsPlan::kStageAlignment;
 constexpr int64_t kBarrierBytes = 256;
 constexpr int64_t kReserved = 1024;  // of shared memory, by the driver for each thread block
+constexpr int64_t kManyTiles = 512;  // of 32 rows by 128 columns, for each multiprocessor
 
 struct Division {
   int warps;
@@ -25,29 +27,36 @@ double use_of(int64_t strips, int64_t of_tile, int64_t workers) {
          static_cast<double>(divide_up(tiles, workers) * workers * of_tile);
 }
 
-// Strips of a tile, from `least` to `most`, that use workers best; the more if alike.
-int best_strips(int64_t strips, int64_t workers, int least, int most) {
-  int best = least;
-  for (int of_tile = least; of_tile <= most; ++of_tile)
-    if (use_of(strips, of_tile, workers) >= use_of(strips, best, workers) - 1e-9) best = of_tile;
+// The strips of a tile, of those given, that use workers best; the last of them if alike.
+int best_strips(int64_t strips, int64_t workers, std::initializer_list<int> of_tile) {
+  int best = *of_tile.begin();
+  for (const int each : of_tile)
+    if (use_of(strips, each, workers) >= use_of(strips, best, workers) - 1e-9) best = each;
   return best;
 }
 
-// What was the fastest on an H200, by the strips and tiles that a multiprocessor gets.
-Division divide(int64_t strips, int64_t blocks, int64_t multiprocessors, bool own, int eights) {
-  constexpr int64_t kManyTiles = 512;
-  constexpr int64_t kManyBlocks = 48;
+// What was the fastest on an H200, by the strips and tiles that a multiprocessor gets. More than 8
+// rows of activations need more registers, which leaves 12 warps.
+Division divide_many(int64_t strips, int64_t blocks, int64_t multiprocessors) {
   const int64_t each = divide_up(strips, multiprocessors);
   if (each * blocks > kManyTiles) {
-    const int most = best_strips(strips, multiprocessors, 12, 16);
-    if (eights == 2 && use_of(strips, most, multiprocessors) > 0.95) return {16, most, false};
-    return {16, 4, true};
+    if (use_of(strips, 12, multiprocessors) > 0.95) return {12, 12, false};
+    return {12, 6, true};
   }
-  if (each == 1 && eights == 2) return {16, 4, true};
+  if (each == 1) return {12, 3, true};
+  return {12, best_strips(strips, multiprocessors, {2, 3, 4, 6}), false};
+}
+
+Division divide_few(int64_t strips, int64_t blocks, int64_t multiprocessors, int64_t bits) {
+  constexpr int64_t kManyBlocks = 48;
+  const bool own = strips_add_themselves(bits, 1);
+  const int64_t each = divide_up(strips, multiprocessors);
+  if (each * blocks > kManyTiles) return {16, own ? 4 : 8, true};
+  if (each == 1 && bits == 2 && blocks > kManyBlocks) return {16, 4, true};
   if (each == 1) return {16, own && blocks > kManyBlocks ? 1 : 2, false};
-  if (!own) return {16, best_strips(strips, multiprocessors, 2, 6), false};
+  if (!own) return {16, best_strips(strips, multiprocessors, {2, 4, 6}), false};
   if (each > 4) return {16, 2, false};
-  return {8, best_strips(strips, strips_at_once(8) * multiprocessors, 1, 2), false};
+  return {8, best_strips(strips, strips_at_once(8) * multiprocessors, {1, 2}), false};
 }
 
 }  // namespace
@@ -59,7 +68,9 @@ StripsPlan plan_strips(const PackedShape& shape, int64_t m, HalfType type, int64
   const bool own = strips_add_themselves(shape.bits, plan.eights);
   const int64_t all_strips = shape.packed_rows / kTileRows;
   const int64_t all_blocks = shape.packed_columns / kTileColumns;
-  Division division = divide(all_strips, all_blocks, multiprocessors, own, plan.eights);
+  Division division = plan.eights == 1
+                          ? divide_few(all_strips, all_blocks, multiprocessors, shape.bits)
+                          : divide_many(all_strips, all_blocks, multiprocessors);
   // 8-bit codes with scales of the shortest spans: 16 warps abreast leave room for one unit only.
   if (division.strips == 1 && shape.bits == 8 && shape.scale_span < 32) division.strips = 2;
   plan.warps = division.warps;

@@ -24,7 +24,7 @@ struct StripsPlan {
   static constexpr int kBoxAlignment = 128;
 
   int eights = 1;   // activations in groups of 8: 1 or 2
-  int warps = 16;   // of a thread block, that may multiply: 8 or 16
+  int warps = 16;   // of a thread block, that may multiply: 8 or 16; 12 if eights is 2
   int strips = 4;   // of a tile of rows
   int abreast = 1;  // warps that share a strip
   int stages = 4;   // units under way

@@ -14,6 +14,9 @@
 namespace gptqb::kernels {
 namespace strips {
 
+// Registers of a thread that multiplies, where others add up activations.
+constexpr int multiplier_registers(int warps) { return warps == 16 ? 104 : 152; }
+
 constexpr uint32_t kAlignment = StripsPlan::kStageAlignment;
 
 template <int kBits, int kEights, int kSpan, bool kSymmetric, int kWarps>
@@ -35,7 +38,9 @@ __global__ void __launch_bounds__(kThreads<kBits, kEights, kWarps>, strips_at_on
   auto* const empty = ready + StripsPlan::kMaxStages;
   auto* const input_sums = reinterpret_cast<float2*>(empty + StripsPlan::kMaxStages);
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int warp = static_cast<int>(threadIdx.x) / 32;
+  // From one lane, so that the compiler knows it alike in all: places and counts then take uniform
+  // registers, and their arithmetic one instruction for a warp.
+  const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32, 0);
   const int multipliers = plan.strips * plan.abreast;
   // The next kernel in the stream may begin to copy its weights.
   let_next_begin();
@@ -61,7 +66,7 @@ __global__ void __launch_bounds__(kThreads<kBits, kEights, kWarps>, strips_at_on
       copy_units<kBits, kEights, kSpan>(maps, launch, first, end, stages, full, empty);
     return;
   }
-  if constexpr (!kOwn) hopper::take_registers<104>();
+  if constexpr (!kOwn) hopper::take_registers<multiplier_registers(kWarps)>();
   if (warp >= multipliers) return;
   wait_for_earlier_kernels();
 
@@ -202,7 +207,7 @@ template <int kBits>
 void launch_strips(const StripsLaunch& launch, void* stream) {
   const auto queue = static_cast<cudaStream_t>(stream);
   if (launch.plan.prepares) prepare_inputs_cuda(launch, stream);
-  if (launch.plan.eights == 2) return strips::launch_span<kBits, 2, 16>(launch, queue);
+  if (launch.plan.eights == 2) return strips::launch_span<kBits, 2, 12>(launch, queue);
   if constexpr (strips_add_themselves(kBits, 1))
     if (launch.plan.warps == 8) return strips::launch_span<kBits, 1, 8>(launch, queue);
   strips::launch_span<kBits, 1, 16>(launch, queue);
