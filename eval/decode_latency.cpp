@@ -10,6 +10,8 @@
 
 #include "common/error.h"
 #include "common/statistics.h"
+#include "eval/arriving_tokens.h"
+#include "models/decode_ops.h"
 
 namespace gptqb {
 namespace {
@@ -64,19 +66,30 @@ class Pass {
     int64_t made = 0;
     if (task_.prompt > 0) {
       const auto start = Clock::now();
-      take(session_.prefill(host_ids_.narrow(1, 0, task_.prompt)));
+      written_ = largest_places(session_.prefill(host_ids_.narrow(1, 0, task_.prompt)));
+      written_.cpu();
       first_seconds = seconds_since(start);
       made = 1;
     }
     const std::map<std::string, int64_t> before = model_.kernels_run();
+    // The next step is queued before the tokens of the one before are awaited: the device never
+    // waits for the host.
+    ArrivingTokens arriving;
+    auto before_it = Clock::now();
+    const auto arrive = [&] {
+      arriving.take();
+      const auto now = Clock::now();
+      step_seconds.push_back(std::chrono::duration<double>(now - before_it).count());
+      before_it = now;
+    };
     for (; made < generate; ++made) {
       throw_if_interrupted();
-      const at::Tensor fed = next(made);
-      const auto start = Clock::now();
-      take(session_.step(fed));
-      step_seconds.push_back(seconds_since(start));
+      written_ = session_.greedy_step(next(made));
+      arriving.send(written_);
       reach += static_cast<double>(session_.cache().reach());
+      if (arriving.under_way() > 1) arrive();
     }
+    while (arriving.under_way() > 0) arrive();
     for (const auto& [kernel, products] : model_.kernels_run()) {
       const auto known = before.find(kernel);
       if (known == before.end() || known->second != products) kernels.insert(kernel);
@@ -93,12 +106,6 @@ class Pass {
   std::set<std::string> kernels;
 
  private:
-  // Reading the tokens is what waits for the device.
-  void take(const at::Tensor& logits) {
-    written_ = logits.argmax(-1, /*keepdim=*/true);
-    written_.cpu();
-  }
-
   // What is fed to make token `made`, on the device.
   at::Tensor next(int64_t made) const {
     if (task_.teacher_forced || (task_.prompt == 0 && made == 0))

@@ -39,8 +39,9 @@ struct DecodeLatency {
   DecodeCheck check;
   // To the first token: the prompt's pass, or the first step; the median of the passes.
   double first_seconds = 0;
-  // Of each step, all sequences together, until its tokens are on the host: generate - 1 behind a
-  // prompt, else generate; one pass after the other.
+  // Of each step, all sequences together, from the arrival of the tokens before it on the host to
+  // that of its own: generate - 1 behind a prompt, else generate; one pass after the other. A step
+  // is queued before the tokens of the one before are there.
   std::vector<double> step_seconds;
   double median = 0;  // of step_seconds; p10 and p90 likewise
   double p10 = 0;

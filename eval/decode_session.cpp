@@ -58,10 +58,9 @@ DecodeSession::Step DecodeSession::run_step(const at::Tensor& ids) {
 // The first step of a reach runs once to warm up, is taken back, recorded and replayed.
 DecodeSession::Step DecodeSession::replayed_step(const at::Tensor& ids) {
   const at::Tensor placed = model_.placed_ids(ids);
-  const int64_t reach = KvCache::reach_of(cache_.length() + 1);
-  if (reach != recorded_reach_) {
-    recorded_reach_ = 0;  // should recording fail
-    recording_.record(
+  GraphReplay& recording = recordings_[KvCache::reach_of(cache_.length() + 1)];
+  if (!recording.recorded()) {
+    recording.record(
         [&](const at::Tensor& next) {
           const Step step = run_step(next);
           // What is fed next without being told.
@@ -69,10 +68,9 @@ DecodeSession::Step DecodeSession::replayed_step(const at::Tensor& ids) {
         },
         placed, [&] { cache_.take_back(1); });
     cache_.count_replayed(-1);
-    recorded_reach_ = reach;
   }
   cache_.count_replayed(1);
-  const std::vector<at::Tensor>& results = recording_.run(placed);
+  const std::vector<at::Tensor>& results = recording.run(placed);
   return {results[0], results[1]};
 }
 

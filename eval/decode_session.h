@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <map>
 
 #include "methods/graph_replay.h"
 #include "models/causal_lm.h"
@@ -60,8 +61,7 @@ class DecodeSession {
   KvCache cache_;
   bool graphs_;
   // A step is the same work on the same memory for as long as the cache's reach stays.
-  GraphReplay recording_;
-  int64_t recorded_reach_ = 0;
+  std::map<int64_t, GraphReplay> recordings_;  // by reach
 };
 
 }  // namespace gptqb

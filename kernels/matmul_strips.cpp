@@ -81,8 +81,9 @@ StripsPlan plan_strips(const PackedShape& shape, int64_t m, HalfType type, int64
   const int64_t spans = shape.scale_span < kTileColumns ? kTileColumns / shape.scale_span : 1;
   const int64_t blocks = plan.abreast * strips_depth(shape.bits, plan.eights);  // of a stage
   const int64_t scale_bytes = spans * kTileRows * (shape.symmetric ? 2 : 3);
+  plan.box_bytes = static_cast<int>(m == 1 ? 128 : 128 * tokens);
   plan.stage_bytes = round_up(
-      blocks * kTileColumns * tokens * 2 +
+      2 * blocks * plan.box_bytes +
           plan.strips * blocks * (tile_words(shape.bits) * 4 + scale_bytes) +
           // Scales of groups of several blocks lie at multiples of the alignment.
           (shape.scale_span > kTileColumns ? 2 * blocks + 1 : 1) * StripsPlan::kBoxAlignment,

@@ -29,6 +29,9 @@ struct StripsPlan {
   int abreast = 1;  // warps that share a strip
   int stages = 4;   // units under way
   int64_t stage_bytes = 0;
+  // Of 64 columns of activations in a stage: of 8 * eights tokens, or of a single one, which all
+  // lanes then read.
+  int box_bytes = 1024;
   int64_t row_tiles = 1;
   int64_t rounds = 1;     // units of a tile of rows
   int ranges = 1;         // thread blocks

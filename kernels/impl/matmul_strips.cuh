@@ -88,7 +88,8 @@ __global__ void __launch_bounds__(kThreads<kBits, kEights, kWarps>, strips_at_on
                          (together ? first_tile * Sizes::kZeroBytes
                                    : first_block * stage.next_zeros + strip * Sizes::kZeroBytes));
   const auto inputs = static_cast<uint32_t>(
-      kept(static_cast<int>(lane_inputs(stages, lane)) + 2 * first_block * Sizes::kBoxBytes));
+      kept(static_cast<int>(lane_inputs(plan, stages, lane)) + 2 * first_block * plan.box_bytes));
+  const auto box_bytes = static_cast<uint32_t>(plan.box_bytes);
   const float2* const inputs_summed =
       input_sums + first_block * (Sizes::kInputSumBytes / 8) + lane % 4;
   const auto stage_bytes = static_cast<int>(plan.stage_bytes);
@@ -110,7 +111,7 @@ __global__ void __launch_bounds__(kThreads<kBits, kEights, kWarps>, strips_at_on
           totals, reinterpret_cast<const uint32_t*>(held + codes + d * Sizes::kCodeBytes),
           reinterpret_cast<const __half*>(held + scales + d * stage.next_scales),
           reinterpret_cast<const uint8_t*>(held + zeros + d * stage.next_zeros),
-          inputs + slot_at + 2 * d * Sizes::kBoxBytes,
+          inputs + slot_at + 2 * d * box_bytes, box_bytes,
           inputs_summed + (slot * blocks + d) * (Sizes::kInputSumBytes / 8), lane);
     }
     __syncwarp();
@@ -182,8 +183,8 @@ void launch_kernel(const StripsLaunch& launch, cudaStream_t stream) {
   const int64_t columns = plan.prepares ? weight.shape.packed_columns : weight.shape.columns;
   maps.x = tensor_map<3>(
       CU_TENSOR_MAP_DATA_TYPE_FLOAT16, x, {kBoxColumns, arguments.m, columns / kBoxColumns},
-      {columns * 2, kBoxColumns * 2}, {kBoxColumns, Sizes::kTokens, 2 * stage_blocks},
-      CU_TENSOR_MAP_SWIZZLE_128B);
+      {columns * 2, kBoxColumns * 2}, {kBoxColumns, plan.box_bytes / 128, 2 * stage_blocks},
+      arguments.m == 1 ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B);
   const auto kernel = weight.zeros == nullptr
                           ? matmul_strips_kernel<kBits, kEights, kSpan, true, kWarps>
                           : matmul_strips_kernel<kBits, kEights, kSpan, false, kWarps>;

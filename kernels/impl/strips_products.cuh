@@ -53,11 +53,11 @@ __device__ inline Grids load_grids(const __half* scales, const uint8_t* zeros) {
 
 // One strip by one block: 32 rows by 128 columns by 8 * kEights tokens. `totals` are in units of
 // 2^-24. `scales` and `zeros` of this lane's four rows; `inputs`: what it points at for
-// activations; `input_sums` of its first two tokens.
+// activations, the second box `box_bytes` further; `input_sums` of its first two tokens.
 template <int kBits, int kEights, int kSpan, bool kSymmetric>
 __device__ inline void multiply_block(float (&totals)[2][kEights][4], const uint32_t* block,
                                       const __half* scales, const uint8_t* zeros, uint32_t inputs,
-                                      const float2* input_sums, int lane) {
+                                      uint32_t box_bytes, const float2* input_sums, int lane) {
   using Codes = TileCodes<kBits>;
   using Sizes = Place<kBits, kEights, kSpan>;
   constexpr int kPositions = Codes::kPositions;
@@ -78,8 +78,7 @@ __device__ inline void multiply_block(float (&totals)[2][kEights][4], const uint
     if (step % 2 == 0)
 #pragma unroll
       for (int e = 0; e < kEights; ++e)
-        load_matrices(b[e],
-                      (inputs ^ (step / 2 % 2 * 64)) + step / 4 * Sizes::kBoxBytes + e * 8 * 128);
+        load_matrices(b[e], (inputs ^ (step / 2 % 2 * 64)) + step / 4 * box_bytes + e * 8 * 128);
     if (!kOwn && step % kSpanSteps == 0)
 #pragma unroll
       for (int e = 0; e < kEights; ++e) {
@@ -150,8 +149,7 @@ __device__ inline void multiply_block(float (&totals)[2][kEights][4], const uint
 
 // Sums of the activations of each span of a block, which tensor cores take as products with ones.
 template <int kBits, int kEights, int kSpan>
-__device__ inline void add_inputs(float2* sums, uint32_t inputs, int lane) {
-  using Sizes = Place<kBits, kEights, kSpan>;
+__device__ inline void add_inputs(float2* sums, uint32_t inputs, uint32_t box_bytes, int lane) {
   constexpr int kSpanSteps = (kSpan < kColumns ? kSpan : kColumns) / 16;
 #pragma unroll
   for (int e = 0; e < kEights; ++e) {
@@ -160,8 +158,7 @@ __device__ inline void add_inputs(float2* sums, uint32_t inputs, int lane) {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       if (step % 2 == 0)
-        load_matrices(b,
-                      (inputs ^ (step / 2 % 2 * 64)) + step / 4 * Sizes::kBoxBytes + e * 8 * 128);
+        load_matrices(b, (inputs ^ (step / 2 % 2 * 64)) + step / 4 * box_bytes + e * 8 * 128);
       add_columns(parts[step % 2], b[step % 2 * 2], b[step % 2 * 2 + 1]);
       if ((step + 1) % kSpanSteps != 0) continue;
       if (lane < 4)
@@ -173,9 +170,11 @@ __device__ inline void add_inputs(float2* sums, uint32_t inputs, int lane) {
   }
 }
 
-// What a lane points at for the activations of a stage's first block.
-__device__ inline uint32_t lane_inputs(const char* stages, int lane) {
-  return hopper::shared_address(stages) + lane % 8 * 128 + (lane / 8 ^ lane % 8) * 16;
+// What a lane points at for the activations of a stage's first block: one of eight tokens,
+// swizzled, or the only one.
+__device__ inline uint32_t lane_inputs(const StripsPlan& plan, const char* stages, int lane) {
+  const int token = plan.box_bytes == 128 ? 0 : lane % 8;
+  return hopper::shared_address(stages) + token * 128 + (lane / 8 ^ token) * 16;
 }
 
 // Of one of the warps that add up activations: it takes every third block.
@@ -184,7 +183,7 @@ __device__ void add_units(const StripsPlan& plan, int units, char* stages, float
                           uint64_t* full, uint64_t* ready, uint64_t* empty, int adder, int lane) {
   using Sizes = Place<kBits, kEights, kSpan>;
   const int blocks = plan.abreast * Sizes::kDepth;
-  const uint32_t inputs = lane_inputs(stages, lane);
+  const uint32_t inputs = lane_inputs(plan, stages, lane);
   int slot = 0;
   uint32_t parity = 0;
   int turn = adder;  // the next block of this warp, counted from the unit's first
@@ -195,8 +194,8 @@ __device__ void add_units(const StripsPlan& plan, int units, char* stages, float
     for (; turn < blocks; turn += kAdders)
       add_inputs<kBits, kEights, kSpan>(
           input_sums + (slot * blocks + turn) * (Sizes::kInputSumBytes / 8),
-          inputs + static_cast<uint32_t>(slot * plan.stage_bytes + 2 * turn * Sizes::kBoxBytes),
-          lane);
+          inputs + static_cast<uint32_t>(slot * plan.stage_bytes + 2 * turn * plan.box_bytes),
+          static_cast<uint32_t>(plan.box_bytes), lane);
     turn -= blocks;
     hopper::arrive(ready + slot);
     if (++slot == plan.stages) {

@@ -40,7 +40,6 @@ struct Place {
   static constexpr int kScaleBytes = kSpans * kRows * 2;
   static constexpr int kZeroBytes = kSpans * kRows;
   static constexpr int kTokens = 8 * kEights;
-  static constexpr int kBoxBytes = kTokens * kBoxColumns * 2;
   // Sums of the activations of a block: [spans][tokens] float32.
   static constexpr int kInputSumBytes = kSpans * kTokens * 4;
 };
@@ -82,7 +81,7 @@ __device__ Stage stage_of(const StripsPlan& plan, const PackedShape& shape, bool
   stage.scale_boxes = together || one_group ? 1 : blocks;
   stage.next_scales = next(Sizes::kScaleBytes);
   stage.next_zeros = next(Sizes::kZeroBytes);
-  stage.codes_at = 2 * blocks * Sizes::kBoxBytes;
+  stage.codes_at = 2 * blocks * plan.box_bytes;
   stage.scales_at = stage.codes_at + tiles * Sizes::kCodeBytes;
   const int scales = one_group ? plan.strips : tiles;  // in tiles' worth
   stage.zeros_at = aligned(stage.scales_at + (together    ? scales * Sizes::kScaleBytes

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "eval/arriving_tokens.h"
 #include "eval/decode_session.h"
 #include "methods/graph_replay.h"
 #include "tests/models/model_folder.h"
@@ -147,6 +148,18 @@ TEST(KvCacheCuda, GreedyStepsTakeTheLargestLogit) {
     by_logits = other.step(by_logits).argmax(-1, true);
     EXPECT_TRUE(next.equal(by_logits));
   }
+}
+
+TEST(KvCacheCuda, TokensArriveAsTheyWereWhenSent) {
+  ArrivingTokens arriving;
+  at::Tensor ids = at::zeros({2, 1}, at::TensorOptions(at::kLong).device(kGpu));
+  for (int64_t step = 0; step < 5; ++step) {
+    ids.fill_(step);
+    arriving.send(ids);
+  }
+  ids.fill_(77);
+  for (int64_t step = 0; step < 5; ++step)
+    EXPECT_TRUE(arriving.take().eq(step).all().item<bool>()) << step;
 }
 
 // Linears of held blocks become one product, and come apart again where one of them is replaced.
