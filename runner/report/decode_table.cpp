@@ -57,12 +57,10 @@ bool from_codes(const Record& record) {
 std::string weights_text(const Record& record) {
   const std::string dtype = record.setting("model.dtype");
   if (!from_codes(record)) return dtype == "auto" ? "dense" : dtype;
-  const bool quantized = record.setting("method.name") != "none";
-  const std::string section = quantized ? "quant." : "model.synthetic.packed.";
-  const std::string bits = record.setting(section + "bits");
+  const std::string bits = code_bits(record);
   if (bits.empty()) return fixed_text(value(record, "bits_per_weight.linear"), 2) + " bits";
-  const std::string group = record.setting(section + "group_size");
-  return bits + " bits, " + (group.empty() || group == "-1" ? "whole rows" : "groups of " + group);
+  const std::string group = group_text(record);
+  return bits + " bits, " + (group == "row" ? "whole rows" : "groups of " + group);
 }
 
 double parameters(const Record& record) {

@@ -95,7 +95,7 @@ std::string bits_text(const Record& record) {
   const bool own = record.setting("method.name") == "llm_int8";
   const bool rules = !record.setting("overrides").empty();
   const bool mentioned = record.setting("overrides").find("llm_int8") != std::string::npos;
-  const std::string bits = own ? "W8A8" : or_nothing(record.setting("quant.bits"));
+  const std::string bits = own ? "W8A8" : or_nothing(code_bits(record));
   if (own) return rules ? "W8A8, mixed" : bits;
   return mentioned ? bits + " and W8A8" : bits;
 }

@@ -61,20 +61,20 @@ std::string without_family(const std::string& metric) {
 
 // The dense model by the width of its weights, the last ones by 0.
 double width_of(const Record& record) {
-  if (record.setting("method.name") == "none") return 100;
-  const std::string bits = record.setting("quant.bits");
+  const std::string bits = code_bits(record);
+  if (record.setting("method.name") == "none" && bits.empty()) return 100;
   if (bits == "ternary") return 1.5;
   if (bits.empty()) return record.setting("method.name") == "llm_int8" ? 8 : 0;
   return std::strtod(bits.c_str(), nullptr);
 }
 
 std::string bits_text(const Record& record) {
-  if (record.setting("method.name") == "none") {
+  const std::string bits = code_bits(record);
+  if (record.setting("method.name") == "none" && bits.empty()) {
     const std::string dtype = record.setting("model.dtype");
     return dtype == "float32" ? "32" : dtype.ends_with("16") ? "16" : kNothing;
   }
   if (record.setting("method.name") == "llm_int8") return "W8A8";
-  const std::string bits = record.setting("quant.bits");
   return or_nothing(bits);
 }
 

@@ -79,8 +79,17 @@ std::vector<std::vector<const Record*>> alike_but_for(const std::vector<const Re
 
 std::string or_nothing(const std::string& text) { return text.empty() ? kNothing : text; }
 
+std::string code_bits(const Record& record) {
+  const std::string made = record.setting("model.synthetic.packed.bits");
+  return made.empty() ? record.setting("quant.bits") : made;
+}
+
 std::string group_text(const Record& record) {
-  const std::string group = record.setting("quant.group_size");
+  std::string group = record.setting("quant.group_size");
+  if (!record.setting("model.synthetic.packed.bits").empty()) {
+    group = record.setting("model.synthetic.packed.group_size");
+    if (group.empty()) group = "-1";
+  }
   return group == "-1" ? "row" : or_nothing(group);
 }
 

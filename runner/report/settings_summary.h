@@ -31,6 +31,10 @@ constexpr const char* kNothing = "–";
 // `text`, or that.
 std::string or_nothing(const std::string& text);
 
+// Bits of a record's codes: those that it solved for, or that a synthetic model was made with; ""
+// for a dense one.
+std::string code_bits(const Record& record);
+
 // The size of its groups as a column says it: "128", "row" for one a row, or kNothing.
 std::string group_text(const Record& record);
 

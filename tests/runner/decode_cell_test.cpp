@@ -263,6 +263,20 @@ TEST(DecodeTable, SpeedUpHasASpreadAndNamesWhatItIsOver) {
   EXPECT_THAT(column(section, "marks")[0], "not checked");
 }
 
+// A model that was made packed is no dense one, whatever its method.
+TEST(DecodeTable, MadeCodesShowTheirBits) {
+  const Record packed = timed("b",
+                              {{"method.name", "none"},
+                               {"model.backend", "packed"},
+                               {"model.dtype", "float16"},
+                               {"model.synthetic.like", "x"},
+                               {"model.synthetic.packed.bits", "3"}},
+                              4);
+  EXPECT_THAT(column(decode_section({&packed}), "weights"), ElementsAre("3 bits, whole rows"));
+  EXPECT_THAT(column(main_section({&packed}, {packed}), "bits"), ElementsAre("3"));
+  EXPECT_THAT(column(main_section({&packed}, {packed}), "group"), ElementsAre("row"));
+}
+
 TEST(DecodeTable, AnExtrapolatedBaselineIsNeverShownAsMeasured) {
   const std::string like = "model.synthetic.like";
   Record part = timed("a",
