@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 
+#include "runner/short_paths.h"
+
 namespace gptqb {
 namespace {
 
@@ -49,6 +51,17 @@ std::vector<std::string> varying_beside_label(const std::vector<const Record*>& 
     return key == "method.name" || key == "quant.bits" || key == "quant.group_size";
   });
   return keys;
+}
+
+ShownSettings::ShownSettings(const std::vector<const Record*>& records) {
+  std::set<std::string> paths;
+  for (const Record* record : records) paths.insert(record->setting("model.path"));
+  models_ = short_paths(paths);
+}
+
+std::string ShownSettings::of(const Record& record, const std::string& key) const {
+  const std::string text = record.setting(key);
+  return key == "model.path" ? models_.at(text) : text;
 }
 
 std::vector<std::pair<std::string, std::string>> shared_settings(
@@ -104,10 +117,11 @@ std::string cell_label(const Record& record) {
   return label;
 }
 
-std::string cell_words(const Record& record, const std::vector<std::string>& settings) {
+std::string cell_words(const Record& record, const std::vector<std::string>& settings,
+                       const ShownSettings& shown) {
   std::string text = cell_label(record);
   for (const std::string& key : settings)
-    if (const std::string value = record.setting(key); !value.empty())
+    if (const std::string value = shown.of(record, key); !value.empty())
       text += ", " + key + " " + value;
   return text;
 }
