@@ -57,9 +57,12 @@ bool is_binary(fs::path path) {
   return path.extension() == ".bin";
 }
 
-}  // namespace
+struct Located {
+  std::string kind;  // "text", "jsonl", "tokens"
+  fs::path file;
+};
 
-Corpus load_own_source(const DatasetSpec& spec, const fs::path& data_root, const fs::path& base) {
+Located locate_source(const DatasetSpec& spec, const fs::path& base) {
   const size_t colon = spec.source.find(':');
   const std::string kind = spec.source.substr(0, colon);
   if (colon == std::string::npos || colon + 1 == spec.source.size() ||
@@ -76,26 +79,37 @@ Corpus load_own_source(const DatasetSpec& spec, const fs::path& data_root, const
                                             "', got none of " + join(tried, ", ") +
                                             ". A relative path starts at the current directory");
   }
+  return {kind, *found};
+}
 
+}  // namespace
+
+void check_own_source(const DatasetSpec& spec, const fs::path& base) {
+  const Located source = locate_source(spec, base);
+  if (source.kind == "jsonl") check_first_json_line(source.file, spec.field);
+}
+
+Corpus load_own_source(const DatasetSpec& spec, const fs::path& data_root, const fs::path& base) {
+  const auto [kind, file] = locate_source(spec, base);
   Corpus corpus;
   corpus.label = spec.name;
   corpus.join = spec.join;
   if (kind == "text") {
-    Text text = read_text(*found, data_root);
+    Text text = read_text(file, data_root);
     corpus.documents.push_back(std::move(text.content));
     corpus.files.push_back(text.file);
   } else if (kind == "jsonl") {
-    corpus.files.push_back(read_json_lines(*found, data_root, spec.field, corpus.documents));
+    corpus.files.push_back(read_json_lines(file, data_root, spec.field, corpus.documents));
   } else {
-    const Text text = read_bytes(*found, data_root);
+    const Text text = read_bytes(file, data_root);
     corpus.tokens =
-        is_binary(*found) ? decode_ids(text.content, *found) : parse_ids(text.content, *found);
+        is_binary(file) ? decode_ids(text.content, file) : parse_ids(text.content, file);
     corpus.files.push_back(text.file);
   }
   if (corpus.documents.empty() && corpus.tokens.empty())
-    throw Error(found->string(), std::string("expected ") +
-                                     (kind == "tokens" ? "token ids" : "documents") +
-                                     " for dataset " + spec.name + ", got none");
+    throw Error(file.string(), std::string("expected ") +
+                                   (kind == "tokens" ? "token ids" : "documents") +
+                                   " for dataset " + spec.name + ", got none");
   return corpus;
 }
 

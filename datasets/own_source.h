@@ -12,4 +12,8 @@ namespace gptqb {
 Corpus load_own_source(const DatasetSpec& spec, const std::filesystem::path& data_root,
                        const std::filesystem::path& base);
 
+// What can be told without reading a file to its end: throws Error for a `source` of another form,
+// a file that is not there, and a first document of "jsonl:PATH" without text under `spec.field`.
+void check_own_source(const DatasetSpec& spec, const std::filesystem::path& base);
+
 }  // namespace gptqb

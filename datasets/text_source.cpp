@@ -21,6 +21,34 @@ std::string recorded_path(const fs::path& path, const fs::path& root) {
   return path.lexically_normal().generic_string();
 }
 
+bool is_blank(std::string_view line) {
+  return line.find_first_not_of(" \t\r\n") == std::string_view::npos;
+}
+
+// The text under `field` of a line with one JSON object; `where` names the line.
+std::string document_of(std::string_view line, const std::string& field, const std::string& where) {
+  nlohmann::json object;
+  try {
+    object = nlohmann::json::parse(line);
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(where, std::string("expected one JSON object on this line, got: ") + error.what());
+  }
+  if (!object.is_object())
+    throw Error(where, std::string("expected one JSON object on this line, got a JSON ") +
+                           object.type_name());
+  const auto found = object.find(field);
+  if (found == object.end()) {
+    std::string keys;
+    for (const auto& item : object.items()) keys += (keys.empty() ? "" : ", ") + item.key();
+    throw Error(where, "expected the key '" + field + "', got " +
+                           (keys.empty() ? "no key" : "only " + keys) +
+                           ". Name the key that holds the text with `field`");
+  }
+  if (!found->is_string())
+    throw Error(where, "expected text under '" + field + "', got a JSON " + found->type_name());
+  return found->get<std::string>();
+}
+
 }  // namespace
 
 std::vector<fs::path> spellings(const fs::path& path) {
@@ -87,33 +115,22 @@ SourceFile read_lines(const fs::path& path, const fs::path& root,
 
 SourceFile read_json_lines(const fs::path& path, const fs::path& root, const std::string& field,
                            std::vector<std::string>& documents, int64_t max_documents) {
-  const auto read_line = [&](std::string_view line, int64_t number) {
-    if (line.find_first_not_of(" \t\r\n") == std::string_view::npos) return;
-    if (static_cast<int64_t>(documents.size()) >= max_documents) return;
-    const std::string where = path.string() + ":" + std::to_string(number);
-    nlohmann::json object;
-    try {
-      object = nlohmann::json::parse(line);
-    } catch (const nlohmann::json::exception& error) {
-      throw Error(where,
-                  std::string("expected one JSON object on this line, got: ") + error.what());
-    }
-    if (!object.is_object())
-      throw Error(where, std::string("expected one JSON object on this line, got a JSON ") +
-                             object.type_name());
-    const auto found = object.find(field);
-    if (found == object.end()) {
-      std::string keys;
-      for (const auto& item : object.items()) keys += (keys.empty() ? "" : ", ") + item.key();
-      throw Error(where, "expected the key '" + field + "', got " +
-                             (keys.empty() ? "no key" : "only " + keys) +
-                             ". Name the key that holds the text with `field`");
-    }
-    if (!found->is_string())
-      throw Error(where, "expected text under '" + field + "', got a JSON " + found->type_name());
-    documents.push_back(found->get<std::string>());
-  };
-  return read_lines(path, root, read_line);
+  return read_lines(path, root, [&](std::string_view line, int64_t number) {
+    if (is_blank(line) || static_cast<int64_t>(documents.size()) >= max_documents) return;
+    documents.push_back(document_of(line, field, path.string() + ":" + std::to_string(number)));
+  });
+}
+
+void check_first_json_line(const fs::path& path, const std::string& field) {
+  struct Seen {};
+  try {
+    read_lines(path, "", [&](std::string_view line, int64_t number) {
+      if (is_blank(line)) return;
+      document_of(line, field, path.string() + ":" + std::to_string(number));
+      throw Seen();  // there is no other way out of a file that is being read
+    });
+  } catch (const Seen&) {
+  }
 }
 
 std::vector<std::string_view> split_lines(std::string_view text) {

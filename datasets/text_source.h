@@ -46,6 +46,10 @@ SourceFile read_json_lines(const std::filesystem::path& path, const std::filesys
                            const std::string& field, std::vector<std::string>& documents,
                            int64_t max_documents = std::numeric_limits<int64_t>::max());
 
+// As read_json_lines() throws for the first document, of which nothing behind is read; a file
+// without documents is none of its business.
+void check_first_json_line(const std::filesystem::path& path, const std::string& field);
+
 // Lines of `text`, each with its newline where it has one.
 std::vector<std::string_view> split_lines(std::string_view text);
 

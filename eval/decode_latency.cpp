@@ -48,6 +48,17 @@ double rounding_of(at::ScalarType dtype) {
   return dtype == at::kFloat ? 1e-5 : dtype == at::kHalf ? 6e-3 : 3e-2;
 }
 
+// Names of kernels that ran since `before` was taken.
+std::set<std::string> kernels_since(const std::map<std::string, int64_t>& before,
+                                    const CausalLm& model) {
+  std::set<std::string> names;
+  for (const auto& [kernel, products] : model.kernels_run()) {
+    const auto known = before.find(kernel);
+    if (known == before.end() || known->second != products) names.insert(kernel);
+  }
+  return names;
+}
+
 // One pass through a prompt and steps, timed.
 class Pass {
  public:
@@ -90,10 +101,7 @@ class Pass {
       if (arriving.under_way() > 1) arrive();
     }
     while (arriving.under_way() > 0) arrive();
-    for (const auto& [kernel, products] : model_.kernels_run()) {
-      const auto known = before.find(kernel);
-      if (known == before.end() || known->second != products) kernels.insert(kernel);
-    }
+    kernels.merge(kernels_since(before, model_));
     if (task_.prompt == 0) first_seconds = step_seconds.front();
     if (!step_seconds.empty()) reach /= static_cast<double>(step_seconds.size());
   }
@@ -214,14 +222,16 @@ DecodeLatency measure_decode(CausalLm& model, const at::Tensor& ids, const Decod
   DecodeSession session(model, options);
   result.memory.cache = session.cache().bytes();
 
+  // First, for where steps are recorded, only the first one tells which kernels ran.
+  const std::map<std::string, int64_t> before = model.kernels_run();
+  Pass pass(model, session, ids, task);
+  if (task.warmup > 0) pass.run(std::min(task.generate, task.warmup + (task.prompt > 0 ? 1 : 0)));
   const CheckPlan plan = check_plan(model, task, result.batch);
   result.check.reason = plan.reason;
   if (plan.steps > 0)
     result.check = check_decode(model, session, ids.narrow(1, 0, std::max<int64_t>(task.prompt, 1)),
                                 plan.steps, plan.rows);
 
-  Pass pass(model, session, ids, task);
-  if (task.warmup > 0) pass.run(std::min(task.generate, task.warmup + (task.prompt > 0 ? 1 : 0)));
   std::vector<double> first_seconds;
   for (int64_t repeat = 0; repeat < task.repeats; ++repeat) {
     pass.run(task.generate);
@@ -236,6 +246,7 @@ DecodeLatency measure_decode(CausalLm& model, const at::Tensor& ids, const Decod
   result.tokens_per_second = static_cast<double>(result.batch) / result.median;
   result.step_bytes = step_bytes(model, result.batch, pass.reach, task.from_codes);
   if (read_rate > 0) result.bandwidth_share = result.step_bytes.total() / result.median / read_rate;
+  if (pass.kernels.empty()) pass.kernels = kernels_since(before, model);
   result.kernels = {pass.kernels.begin(), pass.kernels.end()};
   return result;
 }

@@ -54,11 +54,11 @@ struct DecodeLatency {
   std::vector<std::string> kernels;  // that multiplied packed weights in steps
 };
 
-// Checks as task.check says and then times task.repeats passes on one session. `ids` i64
-// [batch, task.given()] on the host: prompt, and what is fed where it is given; task.batch is not
-// looked at. `read_rate`: bytes a second, as read_bytes_per_second (plain_read.h) measured them in
-// the same run; 0: no share is told. Throws Error: settings out of range, other sizes of `ids`, too
-// few positions in the model, and as check_decode; Interrupted at Ctrl-C.
+// Warms up, checks as task.check says, and then times task.repeats passes, on one session. `ids`
+// i64 [batch, task.given()] on the host: prompt, and what is fed where it is given; task.batch is
+// not looked at. `read_rate`: bytes a second, as read_bytes_per_second (plain_read.h) measured them
+// in the same run; 0: no share is told. Throws Error: settings out of range, other sizes of `ids`,
+// too few positions in the model, and as check_decode; Interrupted at Ctrl-C.
 DecodeLatency measure_decode(CausalLm& model, const at::Tensor& ids, const DecodeTask& task,
                              double read_rate = 0);
 

@@ -6,7 +6,8 @@
 // scale rounded once, while the products of the step before run. Blocks of a cluster take
 // neighbouring rows at the same time, and each copies its share of the activations to all: what the
 // L2 cache can deliver is the limit otherwise. Clusters take whole tiles in full rounds; the
-// columns of what is left are split among them, and the splits' float32 sums are added in order.
+// columns of what is left are split among them, and the splits' float32 sums are added in order: in
+// shared memory where few tiles are all there is, else by a kernel of its own.
 #pragma once
 
 #include <cstdint>
@@ -33,12 +34,18 @@ struct WidePlan {
   int64_t whole = 1;
   int64_t splits = 1;
   int64_t split_blocks = 1;
+  // Each block has one unit, and the splits of a tile are blocks of a cluster that add up their
+  // sums in each other's shared memory; `cluster` is then 1.
+  bool meets = false;
   int64_t clusters = 1;  // that are launched and share the units
   // Activations are first laid out in packed order (act-order, or columns not a multiple of 8).
   bool gathers = false;
   int64_t gathered_bytes = 0;  // of the workspace, before the sums of splits
-  int64_t sums_bytes = 0;      // [split tiles][splits][cluster][tokens][kRows] float32
+  int64_t sums_bytes =
+      0;  // unless they meet: [split tiles][splits][cluster][tokens][kRows] float32
 
+  // Thread blocks of a cluster as it is launched.
+  constexpr int launched_cluster() const { return meets ? static_cast<int>(splits) : cluster; }
   constexpr int64_t tiles() const { return row_tiles * token_tiles; }
   constexpr int64_t split_tiles() const { return tiles() - whole; }
   constexpr int64_t units() const { return whole + split_tiles() * splits; }

@@ -4,6 +4,7 @@
 
 #include "common/error.h"
 #include "methods/block_model.h"
+#include "runner/decode_cell.h"
 #include "runner/environment.h"
 
 namespace gptqb {
@@ -77,7 +78,11 @@ MemoryTask memory_task(const Cell& cell, const std::string& device, bool saves_b
   task.group_size = cell.quant().group_size;
   // A sample of rows is not evaluated; a linear of fewer rows is no sample.
   for (const EvaluatorSpec& evaluator : cell.evaluators()) {
-    if (evaluator.name == "decode_latency") continue;  // planned by decode_memory()
+    if (evaluator.name == "decode_latency") {
+      // Planned by decode_memory(); only the model that the cell quantized reads its blocks again.
+      task.evaluates = task.evaluates || !times_its_codes(cell);
+      continue;
+    }
     task.evaluates = true;
     int64_t batch =
         evaluator.batch > 0 ? evaluator.batch : sequences_per_pass(kind, evaluator.seqlen);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "common/add_once.h"
 #include "common/error.h"
 #include "common/hash.h"
 #include "common/text.h"
@@ -41,10 +42,6 @@ void check_vocabulary(const Tokenizer& tokenizer, const CausalLm& model,
                 "expected a tokenizer of at most " + std::to_string(model.vocab_size()) +
                     " ids, the model's vocabulary, got " + std::to_string(tokenizer.vocab_size()) +
                     ". Its tokenizer files belong to another model");
-}
-
-void add_once(const std::string& note, std::vector<std::string>& notes) {
-  if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
 }
 
 // A model of which only a sample was solved is not the method's: readers of the record are told.

@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
+#include <map>
 #include <set>
 
+#include "common/add_once.h"
 #include "common/statistics.h"
 #include "runner/report/baseline.h"
 #include "runner/report/number_format.h"
 #include "runner/resolve.h"
 #include "runner/schema.h"
+#include "runner/short_paths.h"
 
 namespace gptqb {
 
@@ -116,12 +118,14 @@ std::string numbers_text(const PartVerdict& part) {
 }
 
 std::string models_text(const std::vector<const Record*>& rows) {
+  std::set<std::string> paths;
+  for (const Record* row : rows) paths.insert(row->setting("model.path"));
+  std::map<std::string, std::string> names = short_paths(paths);
   std::vector<std::string> models;
   for (const Record* row : rows) {
-    std::string name = std::filesystem::path(row->setting("model.path")).filename().string();
+    std::string name = names[row->setting("model.path")];
     if (name.empty()) name = row->setting("model.synthetic.like");
-    if (!name.empty() && std::find(models.begin(), models.end(), name) == models.end())
-      models.push_back(name);
+    if (!name.empty()) add_once(name, models);
   }
   return join(models, ", ");
 }

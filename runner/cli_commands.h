@@ -17,6 +17,8 @@
 
 namespace gptqb {
 
+class InputCache;
+
 struct FileOptions {
   std::vector<std::string> files;
   std::vector<std::string> set;
@@ -37,6 +39,7 @@ struct RunCommandOptions {
   double poll_seconds = 5;
   std::vector<std::string> argv;
   const KernelSource* kernels = nullptr;  // null: those of kernels.def
+  InputCache* inputs = nullptr;           // null: the run makes its own
 };
 
 // `gptq-bench bench`: values as on the command line, keys of the section `kernels`.

@@ -19,8 +19,7 @@ namespace fs = std::filesystem;
 std::vector<Record> records_of(const std::vector<std::string>& folders) {
   std::vector<Record> records;
   for (const std::string& folder : folders) {
-    const size_t before = records.size();
-    for (const fs::path& output : output_folders(folder)) {
+    for (const fs::path& output : required_output_folders(folder)) {
       LoadedRecords loaded = load_records(output);
       if (!loaded.damaged.empty())
         throw Error(folder, "expected records that can be read, got " +
@@ -28,10 +27,6 @@ std::vector<Record> records_of(const std::vector<std::string>& folders) {
                                 " that cannot: " + join(loaded.damaged, "; "));
       std::move(loaded.records.begin(), loaded.records.end(), std::back_inserter(records));
     }
-    if (records.size() == before)
-      throw Error(folder,
-                  "expected an output folder (one that holds records/), or one of such "
-                  "folders, found none");
   }
   return records;
 }

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "common/add_once.h"
 #include "common/error.h"
 #include "runner/cell_memory.h"
 #include "runner/cli.h"
@@ -33,13 +34,7 @@ class EarlierRecords {
   // Throws Error if one of `folders` has no records.
   explicit EarlierRecords(const std::vector<std::string>& folders) {
     for (const std::string& folder : folders) {
-      const std::vector<fs::path> outputs = output_folders(folder);
-      if (outputs.empty())
-        throw Error("--records",
-                    "expected an output folder (one that holds records/), or one of "
-                    "such folders, got " +
-                        folder);
-      for (const fs::path& output : outputs) {
+      for (const fs::path& output : required_output_folders(folder)) {
         if (!read_.insert(fs::weakly_canonical(output)).second) continue;
         std::vector<Record> records = load_records(output).records;
         std::move(records.begin(), records.end(), std::back_inserter(named_));
@@ -178,8 +173,7 @@ int plan_command(const PlanCommandOptions& options, std::ostream& out, std::ostr
     const ModelChecks checks = check_models(plan, "");
     sizes.push_back(checks.sizes);
     for (const std::string& sentence : look_for_inputs(plan, data_root(), ""))
-      if (std::find(missing.begin(), missing.end(), sentence) == missing.end())
-        missing.push_back(sentence);
+      add_once(sentence, missing);
     out << plan_table(plan) << memory_lines(plan, checks.sizes)
         << Estimates(plan, checks, options, earlier.of(plan), cache, progress).text();
     for (const std::string& sentence : checks.broken) out << "broken: " << sentence << '\n';

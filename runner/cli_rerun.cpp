@@ -36,8 +36,9 @@ std::string environment_text(const Record& before, const Environment& now) {
 }
 
 // Before any work: another model under the same name gives another number, and that is no news.
+// What is read for that stays in `cache`.
 void check_inputs(const Record& record, const Cell& cell, const RunOptions& options,
-                  const std::string& path) {
+                  const std::string& path, InputCache& cache) {
   const std::vector<std::string> missing = missing_inputs(cell, options.data_root, options.base);
   if (!missing.empty())
     throw Error(path,
@@ -46,7 +47,6 @@ void check_inputs(const Record& record, const Cell& cell, const RunOptions& opti
     throw Error(path,
                 "expected full hashes of the model's files in the record for --verify, got none. "
                 "They are recorded by run --verify");
-  InputCache cache(options.data_root, options.base);
   const PreparedCell prepared = prepare_cell(cell, cache, options);
   std::vector<std::string> sentences;
   for (const Difference& difference : input_differences(record.inputs, prepared.inputs))
@@ -83,7 +83,9 @@ int rerun_command(const std::string& path, const RunCommandOptions& options, std
   run_options.device = rerun.device;
   run_options.data_root = data_root();
   run_options.verify = rerun.verify;
-  if (!cell.measures_kernels()) check_inputs(record, cell, run_options, path);
+  InputCache cache(run_options.data_root, run_options.base);
+  if (!cell.measures_kernels()) check_inputs(record, cell, run_options, path, cache);
+  rerun.inputs = &cache;
   out << environment_text(record, capture_environment(rerun.device, {})) << '\n';
   run_plans({plan}, rerun, out, err);
 

@@ -104,6 +104,7 @@ int run_plans(const std::vector<Plan>& plans, const RunCommandOptions& options, 
                   .argv = options.argv};
     const ExecutorContext context{.progress = &progress,
                                   .kernels = options.kernels,
+                                  .inputs = options.inputs,
                                   .cancel_on_interrupt = options.cancel_on_interrupt,
                                   .poll_seconds = options.poll_seconds};
     RunOutcome outcome;

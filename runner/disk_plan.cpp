@@ -39,13 +39,6 @@ int64_t kept_bytes(const Cell& cell, const LayerChoice& choice, int64_t in, int6
   return divide_up(in * out, 8) * quant.bits + groups * 5 + (has_index(cell, quant) ? 4 * in : 0);
 }
 
-// As GptqTensors has it.
-int64_t packed_bytes(const QuantConfig& quant, int64_t in, int64_t out) {
-  const int64_t groups = groups_of(quant, in);
-  return 4 * divide_up(in * quant.bits, 32) * out + 4 * divide_up(out * quant.bits, 32) * groups +
-         2 * groups * out + 4 * in;
-}
-
 LayerHealth typical_health(const std::string& name, const LayerChoice& choice, bool calibrated) {
   LayerHealth health;
   health.layer = name;
@@ -98,6 +91,12 @@ int64_t record_bytes(const Cell& cell, std::vector<LayerHealth> layers) {
 
 }  // namespace
 
+int64_t packed_bytes(const QuantConfig& quant, int64_t out, int64_t in) {
+  const int64_t groups = groups_of(quant, in);
+  return 4 * divide_up(in * quant.bits, 32) * out + 4 * divide_up(out * quant.bits, 32) * groups +
+         2 * groups * out + 4 * in;
+}
+
 DiskPlan plan_disk(const Cell& cell, const ModelSizes& sizes,
                    const std::vector<std::string>& linears, const DiskTask& task) {
   DiskPlan plan;
@@ -115,7 +114,7 @@ DiskPlan plan_disk(const Cell& cell, const ModelSizes& sizes,
         layers.push_back(typical_health(*name, choice, cell.needs_calibration()));
         if (is_quantized(cell, *name++, choice)) {
           plan.resume += kept_bytes(cell, choice, stage.in, out);
-          plan.checkpoint += packed_bytes(choice.quant, stage.in, out);
+          plan.checkpoint += packed_bytes(choice.quant, out, stage.in);
           dense_elements -= stage.in * out;
           plan.hessians += stage.in * stage.in * 4;
         } else {
@@ -125,7 +124,7 @@ DiskPlan plan_disk(const Cell& cell, const ModelSizes& sizes,
   if (const auto head = cell.head()) {
     const int64_t in = sizes.stages.empty() ? 0 : sizes.stages.front().in;
     plan.resume += kept_bytes(cell, {false, cell.method().name, *head, ""}, in, sizes.vocabulary);
-    plan.checkpoint += packed_bytes(*head, in, sizes.vocabulary);
+    plan.checkpoint += packed_bytes(*head, sizes.vocabulary, in);
     dense_elements -= sizes.head_elements;
     plan.hessians += in * in * 4;
   }

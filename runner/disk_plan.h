@@ -10,6 +10,10 @@
 
 namespace gptqb {
 
+// Bytes of a linear of `out` x `in` in a packed checkpoint, as GptqTensors has it: whole 32-bit
+// words of codes and zero points, float16 scales, the group of each input.
+int64_t packed_bytes(const QuantConfig& quant, int64_t out, int64_t in);
+
 // What a run writes beside records.
 struct DiskTask {
   bool resume = true;     // finished blocks are kept until the cell is finished

@@ -14,6 +14,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "common/proc_bytes.h"
 #include "kernels/device_info.h"
 
 namespace gptqb {
@@ -160,11 +161,9 @@ std::string device_line(const Environment& environment) {
          environment.gpu_runtime + ", capability " + environment.gpu_capability + ")";
 }
 
-int64_t resident_bytes() { return leading_integer(value_in("/proc/self/status", "VmRSS")) * 1024; }
+int64_t resident_bytes() { return proc_bytes("/proc/self/status", "VmRSS"); }
 
-int64_t peak_resident_bytes() {
-  return leading_integer(value_in("/proc/self/status", "VmHWM")) * 1024;
-}
+int64_t peak_resident_bytes() { return proc_bytes("/proc/self/status", "VmHWM"); }
 
 void reset_peak_resident_bytes() { std::ofstream("/proc/self/clear_refs") << "5\n"; }
 

@@ -9,6 +9,7 @@ namespace gptqb {
 struct ExecutorContext {
   Progress* progress = nullptr;           // never null
   const KernelSource* kernels = nullptr;  // null: those of kernels.def
+  InputCache* inputs = nullptr;           // for cells that run in this process; null: their own
   bool cancel_on_interrupt = false;       // Slurm: Ctrl-C stops jobs too
   double poll_seconds = 5;                // Slurm: between two questions to the cluster
 };

@@ -268,6 +268,7 @@ RunOutcome run_cells_local(const Job& job, const ExecutorContext& context) {
   RunOptions options = run_options(job);
   options.progress = context.progress;
   options.kernels = context.kernels;
+  options.inputs = context.inputs;
   return run_plan(job.plan, options);
 }
 

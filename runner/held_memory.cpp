@@ -3,21 +3,11 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <malloc.h>
 
-#include <fstream>
-#include <string>
-
+#include "common/proc_bytes.h"
 #include "kernels/device_info.h"
 
 namespace gptqb {
 namespace {
-
-// "RssAnon:   1234 kB" of a file under /proc, in bytes; 0 if there is none.
-int64_t proc_bytes(const char* file, const std::string& name) {
-  std::ifstream lines(file);
-  for (std::string line; std::getline(lines, line);)
-    if (line.starts_with(name + ":")) return std::stoll(line.substr(name.size() + 1)) * 1024;
-  return 0;
-}
 
 constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
 

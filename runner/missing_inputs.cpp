@@ -1,8 +1,9 @@
 // What a cell needs and does not find.
-#include <algorithm>
 #include <map>
 
+#include "common/add_once.h"
 #include "common/error.h"
+#include "datasets/own_source.h"
 #include "datasets/text_source.h"
 #include "datasets/tokenizer.h"
 #include "runner/input_cache.h"
@@ -13,11 +14,6 @@ namespace gptqb {
 namespace {
 
 namespace fs = std::filesystem;
-
-void add(std::vector<std::string>& sentences, const std::string& sentence) {
-  if (std::find(sentences.begin(), sentences.end(), sentence) == sentences.end())
-    sentences.push_back(sentence);
-}
 
 // The repository on the Hugging Face hub of the model that is usually kept under `name`; "" if none
 // is known.
@@ -48,10 +44,10 @@ void check_model(const Cell& cell, const fs::path& base, std::vector<std::string
   std::error_code ignored;
   if (fs::exists(folder / "config.json", ignored)) {
     if (InputCache::needs_tokenizer(cell) && !has_tokenizer(folder))
-      add(sentences,
-          "model: expected tokenizer.json, tokenizer.model, or vocab.json and merges.txt in " +
-              folder.string() +
-              ", got none of them. Copy the tokenizer's files beside the weights");
+      add_once("model: expected tokenizer.json, tokenizer.model, or vocab.json and merges.txt in " +
+                   folder.string() +
+                   ", got none of them. Copy the tokenizer's files beside the weights",
+               sentences);
     return;
   }
   const std::string name =
@@ -62,7 +58,7 @@ void check_model(const Cell& cell, const fs::path& base, std::vector<std::string
                          ". " + how_to_get(name);
   if (model.path_unexpanded != model.path)
     sentence += ", or set the variable: model.path is " + model.path_unexpanded;
-  add(sentences, sentence);
+  add_once(sentence, sentences);
 }
 
 // Reading C4's shards takes minutes; that some spelling of the shard is there must do.
@@ -81,11 +77,12 @@ void check_dataset(const DatasetSpec& dataset, Purpose purpose, const fs::path& 
                                                 : "c4/en/c4-validation.00000-of-00008.json";
       if (find_spelling(data_root / file)) return;
     } else if (!dataset.source.empty()) {
-      if (find_spelling(base / dataset.source.substr(dataset.source.find(':') + 1))) return;
+      check_own_source(dataset, base);
+      return;
     }
     load_corpus(dataset, purpose, data_root, base);
   } catch (const std::exception& fault) {
-    add(sentences, std::string("data: ") + fault.what());
+    add_once(std::string("data: ") + fault.what(), sentences);
   }
 }
 
@@ -116,7 +113,7 @@ std::vector<std::string> look_for_inputs(Plan& plan, const fs::path& data_root,
       inputs += planned.cell.setting(key) + "\n";
     if (!known.contains(inputs)) known[inputs] = missing_inputs(planned.cell, data_root, base);
     planned.missing = known[inputs];
-    for (const std::string& sentence : planned.missing) add(sentences, sentence);
+    for (const std::string& sentence : planned.missing) add_once(sentence, sentences);
   }
   return sentences;
 }

@@ -10,4 +10,7 @@ namespace gptqb {
 // output of several experiments, or of one run many times. Empty: there is none.
 std::vector<std::filesystem::path> output_folders(const std::filesystem::path& folder);
 
+// The same where there must be one. Throws Error naming `folder` if none of them has a record.
+std::vector<std::filesystem::path> required_output_folders(const std::filesystem::path& folder);
+
 }  // namespace gptqb

@@ -6,6 +6,7 @@
 #include "common/text.h"
 #include "runner/plan.h"
 #include "runner/schema.h"
+#include "runner/short_paths.h"
 
 namespace gptqb {
 
@@ -103,6 +104,9 @@ std::string expected_values(const PlannedCell& planned) {
 
 std::string plan_table(const Plan& plan) {
   const std::vector<std::string> keys = differing_keys(plan.cells);
+  std::set<std::string> paths;
+  for (const PlannedCell& planned : plan.cells) paths.insert(planned.cell.setting("model.path"));
+  const std::map<std::string, std::string> models = short_paths(paths);
   std::vector<std::vector<std::string>> rows = {{"cell"}};
   for (const std::string& key : keys)
     rows[0].push_back(key == "method.name" ? "method" : short_key(key));
@@ -113,7 +117,8 @@ std::string plan_table(const Plan& plan) {
   for (const PlannedCell& planned : plan.cells) {
     rows.push_back({planned.cell.id()});
     for (const std::string& key : keys) {
-      const std::string text = planned.cell.setting(key);
+      std::string text = planned.cell.setting(key);
+      if (key == "model.path") text = models.at(text);
       rows.back().push_back(text.empty() ? "-" : text);
     }
     if (!counts.expected.empty())

@@ -81,7 +81,8 @@ class PlanRun : public CellRunner {
       : plan_(plan),
         options_(options),
         progress_(options.progress ? *options.progress : silent_progress()),
-        cache_(options.data_root, options.base),
+        own_cache_(options.data_root, options.base),
+        cache_(options.inputs ? *options.inputs : own_cache_),
         lock_(options.output),
         environment_(capture_environment(options.device, options.argv)) {}
 
@@ -283,7 +284,8 @@ class PlanRun : public CellRunner {
   const Plan& plan_;
   const RunOptions& options_;
   Progress& progress_;
-  InputCache cache_;
+  InputCache own_cache_;
+  InputCache& cache_;
   const OutputLock lock_;
   Environment environment_;
   CellOutcome outcome_ = CellOutcome::kRan;  // of the cell at hand

@@ -15,6 +15,8 @@
 
 namespace gptqb {
 
+class InputCache;
+
 struct RunOptions {
   std::string device = "cpu";             // cpu, cuda, cuda:N
   std::filesystem::path output;           // of this experiment: records/, tables, work/
@@ -29,6 +31,7 @@ struct RunOptions {
   std::vector<std::string> argv;          // for the record
   Progress* progress = nullptr;           // null: silent
   const KernelSource* kernels = nullptr;  // null: those of kernels.def
+  InputCache* inputs = nullptr;           // made for these folders; null: its own
   // Called before a cell's weights are touched, with the host memory that it is planned to take:
   // may wait for other cells to end, returns the host memory it may take at most. Empty: it just
   // starts.

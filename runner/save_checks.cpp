@@ -5,9 +5,9 @@
 #include <set>
 
 #include "common/error.h"
-#include "common/round_up.h"
 #include "common/text.h"
 #include "models/save_target.h"
+#include "runner/disk_plan.h"
 #include "runner/packed_save.h"
 
 namespace gptqb {
@@ -21,25 +21,29 @@ std::string gigabytes(int64_t bytes) {
   return text;
 }
 
-// Codes, zero points, float16 scales and the index of each input.
-int64_t packed_bytes(int64_t out, int64_t in, int64_t bits, int64_t group_size) {
-  const int64_t groups = group_size < 0 ? 1 : divide_up(in, group_size);
-  return out * in * bits / 8 + groups * out * bits / 8 + 2 * groups * out + 4 * in;
+// The smallest form that the cell or one of its rules gives a linear; one that is left dense is
+// larger.
+int64_t least_bytes(const Cell& cell, int64_t out, int64_t in) {
+  int64_t least = packed_bytes(cell.quant(), out, in);
+  for (const OverrideRule& rule : cell.overrides())
+    if (!rule.choice.skip) least = std::min(least, packed_bytes(rule.choice.quant, out, in));
+  return least;
 }
 
 }  // namespace
 
 int64_t least_checkpoint_bytes(const Cell& cell, const ModelSizes& sizes) {
-  int64_t bits = cell.quant().bits;
-  for (const OverrideRule& rule : cell.overrides()) bits = std::min(bits, rule.choice.quant.bits);
-  int64_t block = 0, linears = 0;
+  int64_t block = 0, linears = 0, ends = sizes.end_elements * sizes.element_bytes;
   for (const int64_t elements : sizes.block_tensors) block += elements * sizes.element_bytes;
   for (const ModelSizes::Stage& stage : sizes.stages)
     for (const int64_t out : stage.outs) {
-      linears += packed_bytes(out, stage.in, bits, cell.quant().group_size);
+      linears += least_bytes(cell, out, stage.in);
       block -= out * stage.in * sizes.element_bytes;
     }
-  return sizes.blocks * (block + linears) + sizes.end_elements * sizes.element_bytes;
+  if (const auto head = cell.head(); head && !sizes.stages.empty())
+    ends += packed_bytes(*head, sizes.vocabulary, sizes.stages.front().in) -
+            sizes.head_elements * sizes.element_bytes;
+  return sizes.blocks * (block + linears) + ends;
 }
 
 void check_saves(const Plan& plan, const std::map<std::string, ModelSizes>& sizes,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/add_once.h"
 #include "common/text.h"
 #include "runner/schema_sections.h"
 
@@ -41,7 +42,7 @@ std::vector<std::string> names_in(const std::string& section) {
     if (spec.key.compare(0, prefix.size(), prefix) != 0) continue;
     const std::string rest = spec.key.substr(prefix.size());
     const std::string name = rest.substr(0, rest.find('.'));
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    add_once(name, names);
   }
   return names;
 }

@@ -80,6 +80,22 @@ __device__ inline void sync_cluster() {
   asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
+// Four numbers at the same place of the shared memory of another block of the cluster, or of this
+// one.
+__device__ inline float4 load_in(const float4* place, uint32_t block) {
+  float4 four;
+  asm volatile(
+      "{\n"
+      ".reg .b32 there;\n"
+      "mapa.shared::cluster.u32 there, %4, %5;\n"
+      "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [there];\n"
+      "}"
+      : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w)
+      : "r"(shared_address(place)), "r"(block)
+      : "memory");
+  return four;
+}
+
 // --- copies ---
 
 // Copies the box of `map` that starts at (column, row) to shared memory; what lies outside the

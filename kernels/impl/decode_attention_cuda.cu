@@ -121,7 +121,18 @@ __global__ void __launch_bounds__(kThreads)
   const float slope = problem.slopes == nullptr ? 0.0F : problem.slopes[head] * kLog2E;
   wait_for_earlier_kernels();
 
-  float query[kVector];
+  // All at once, also what only one group needs in the end.
+  const T* const key = static_cast<const T*>(problem.keys) + sequence * problem.key_strides[0] +
+                       kv_head * problem.key_strides[1];
+  const T* const value = static_cast<const T*>(problem.values) +
+                         sequence * problem.value_strides[0] + kv_head * problem.value_strides[1];
+  const bool has_new = split == splits - 1 && group == 0;
+  float query[kVector], own_key[kVector];
+  Eight<T> own_value{};
+  if (has_new) {
+    turned(own_key, key, lane, lanes, turns, by);
+    if (lane < lanes) own_value = load<T>(value, lane);
+  }
   turned(query,
          static_cast<const T*>(problem.queries) + sequence * problem.query_strides[0] +
              head * problem.query_strides[1],
@@ -161,14 +172,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 
   // The new token's own, which the cache takes: by the first head of those that share it.
-  if (split == splits - 1 && group == 0) {
-    const T* const key = static_cast<const T*>(problem.keys) + sequence * problem.key_strides[0] +
-                         kv_head * problem.key_strides[1];
-    const T* const value = static_cast<const T*>(problem.values) +
-                           sequence * problem.value_strides[0] + kv_head * problem.value_strides[1];
-    float own_key[kVector], own_value[kVector] = {};
-    turned(own_key, key, lane, lanes, turns, by);
-    if (lane < lanes) widen_all(own_value, load<T>(value, lane));
+  if (has_new) {
     float score = 0;
 #pragma unroll
     for (int k = 0; k < kVector; ++k) score += query[k] * own_key[k];
@@ -184,13 +188,13 @@ __global__ void __launch_bounds__(kThreads)
     sums.shares = sums.shares * before + weight;
 #pragma unroll
     for (int k = 0; k < kVector; ++k)
-      sums.values[k] = sums.values[k] * before + weight * own_value[k];
+      sums.values[k] = sums.values[k] * before + weight * widen(own_value.value[k]);
     if (lane < lanes && head % static_cast<int>(problem.heads / problem.kv_heads) == 0) {
       Eight<T> kept;
 #pragma unroll
       for (int k = 0; k < kVector; ++k) kept.value[k] = rounded<T>(own_key[k]);
       store(cached_keys, static_cast<int64_t>(position) * lanes + lane, kept);
-      store(cached_values, static_cast<int64_t>(position) * lanes + lane, load<T>(value, lane));
+      store(cached_values, static_cast<int64_t>(position) * lanes + lane, own_value);
     }
   }
 

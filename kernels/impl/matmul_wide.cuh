@@ -120,7 +120,7 @@ struct Part {
   int token;  // first
   int first;  // block of columns
   int end;
-  float* sums;  // of a split [tokens][kRows], or null
+  float* sums;  // of a split that does not meet others [tokens][kRows], or null
 };
 
 // The units of a cluster, for those of its threads that copy and those that multiply alike.
@@ -128,6 +128,7 @@ struct Work {
   const WideLaunch& launch;
   int cluster;
   int block;  // within it
+  int first;  // of its blocks, within the cluster that is launched
 
   // Calls action(part) for each.
   template <class Action>
@@ -143,8 +144,9 @@ struct Work {
       if (split >= 0) {
         part.first = split % splits * static_cast<int>(plan.split_blocks);
         part.end = min(part.first + static_cast<int>(plan.split_blocks), part.end);
-        part.sums = split_sums(launch) +
-                    (static_cast<int64_t>(split) * plan.cluster + block) * plan.tokens * kRows;
+        if (!plan.meets)
+          part.sums = split_sums(launch) +
+                      (static_cast<int64_t>(split) * plan.cluster + block) * plan.tokens * kRows;
       }
       action(part);
     }
@@ -200,9 +202,15 @@ __device__ void copy_stages(const Maps& maps, const Work& work, Stages stages) {
       if (zeros)
         hopper::copy_box(to + Place::kZerosAt, maps.zeros, full, span * kRowsOfStrip, first_strip);
 #pragma unroll
-      for (int box = 0; box < 2; ++box)
-        hopper::copy_box_to(everyone, to + box * Place::kBoxBytes + share * 128, maps.x, full,
-                            block * kColumns + 64 * box, part.token + share);
+      for (int box = 0; box < 2; ++box) {
+        char* const box_to = to + box * Place::kBoxBytes + share * 128;
+        const int column = block * kColumns + 64 * box;
+        // One to a single block of several in a cluster is slow where it ends beyond the tokens.
+        if (work.launch.plan.meets)
+          hopper::copy_box(box_to, maps.x, full, column, part.token + share);
+        else
+          hopper::copy_box_to(everyone, box_to, maps.x, full, column, part.token + share);
+      }
     }
   });
 }
@@ -223,9 +231,9 @@ __device__ void multiply_unit(float (&sums)[kTokens / 2], const Work& work, cons
   const auto place = static_cast<int>(tile_scale_place(16 * half + lane / 4));
   // A stage holds what all blocks of the cluster copied, and each waits for all to be done.
   const auto free = [&](int stage) {
-    if (lane < cluster) hopper::arrive_in(stages.empty + stage, static_cast<uint32_t>(lane));
+    if (lane < cluster)
+      hopper::arrive_in(stages.empty + stage, static_cast<uint32_t>(work.first + lane));
   };
-  Dequantizer<kBits, kFloat16> dequantizer;
   int before = 0;  // stage of the block before
   int32_t adds = 0;
   uint32_t operands[2][kStepsAtOnce][4];
@@ -247,6 +255,17 @@ __device__ void multiply_unit(float (&sums)[kTokens / 2], const Work& work, cons
     const uint64_t boxes[2] = {
         hopper::describe_rows(hopper::shared_address(held)),
         hopper::describe_rows(hopper::shared_address(held + Place::kBoxBytes))};
+    // All of a block before its first product: what is loaded between products, behind a branch for
+    // zero points, makes the compiler wait for each product (ptxas C7513, 3 bits in spans of 64).
+    Dequantizer<kBits, kFloat16> of_span[kSteps / kSpanSteps];
+#pragma unroll
+    for (int span = 0; span < kSteps / kSpanSteps; ++span) {
+      const int at = span * static_cast<int>(kTileRows) + place;
+      const float2 two = __half22float2(*reinterpret_cast<const __half2*>(scales + at));
+      constexpr float kMiddle = 1 << (kBits - 1);
+      of_span[span].set(two.x, two.y, symmetric ? kMiddle : static_cast<float>(zeros[at]),
+                        symmetric ? kMiddle : static_cast<float>(zeros[at + 1]));
+    }
     // Registers of a product must stand until it is done: two sets take turns.
 #pragma unroll
     for (int first = 0; first < kSteps; first += kStepsAtOnce) {
@@ -256,16 +275,9 @@ __device__ void multiply_unit(float (&sums)[kTokens / 2], const Work& work, cons
       if (first == kStepsAtOnce && block > part.first) free(before);
 #pragma unroll
       for (int step = first; step < first + kStepsAtOnce; ++step) {
-        if (step % kSpanSteps == 0) {
-          const int at = step / kSpanSteps * static_cast<int>(kTileRows) + place;
-          const float2 two = __half22float2(*reinterpret_cast<const __half2*>(scales + at));
-          constexpr float kMiddle = 1 << (kBits - 1);
-          dequantizer.set(two.x, two.y, symmetric ? kMiddle : static_cast<float>(zeros[at]),
-                          symmetric ? kMiddle : static_cast<float>(zeros[at + 1]));
-        }
         codes.operand(step, set[step - first], work.launch.lift);
-        dequantizer.apply(set[step - first],
-                          TileCodes<kBits>::position(TileCodes<kBits>::position_index(step)));
+        of_span[step / kSpanSteps].apply(
+            set[step - first], TileCodes<kBits>::position(TileCodes<kBits>::position_index(step)));
       }
       hopper::begin_products();
 #pragma unroll
@@ -300,6 +312,69 @@ __device__ void store_split(const float (&sums)[kTokens / 2], float* split) {
   for (int j = 0; j < kTokens / 8; ++j)
 #pragma unroll
     for (int i = 0; i < 4; ++i) to[(8 * j + i % 2) * kRows + i / 2 * 8] = sums[4 * j + i];
+}
+
+// Where splits meet: sums in shared memory [tokens][kRows], each token some banks further on.
+constexpr int kMeetRows = kRows + 4;
+
+// Of all threads that multiply, while no others are at work.
+__device__ inline void sync_multipliers() {
+  asm volatile("bar.sync 1, %0;" ::"n"(kMultipliers * kWarpgroup) : "memory");
+}
+
+// The sums of a split to where its stages lay.
+template <int kTokens>
+__device__ void store_to_meet(const float (&sums)[kTokens / 2], float* memory) {
+  sync_multipliers();  // no product reads a stage any more
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int first_row = (static_cast<int>(threadIdx.x) / 32 - 4) * 16;
+  float* const to = memory + lane % 4 * 2 * kMeetRows + first_row + lane / 4;
+#pragma unroll
+  for (int j = 0; j < kTokens / 8; ++j)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) to[(8 * j + i % 2) * kMeetRows + i / 2 * 8] = sums[4 * j + i];
+}
+
+// Adds up the splits of a tile in order and stores this block's share of the tokens; a warp takes a
+// token, each lane four rows of it.
+template <int kTokens, class T>
+__device__ void add_met(const MatmulArguments& arguments, const WidePlan& plan, const Part& part,
+                        int split, const float* memory) {
+  const int64_t rows = arguments.weight.shape.rows;
+  const auto splits = static_cast<int>(plan.splits);
+  const int each = (kTokens + splits - 1) / splits;
+  const int end = min(min((split + 1) * each, kTokens),
+                      static_cast<int>(min(arguments.m - part.token, int64_t{kTokens})));
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int64_t row = part.row + 4 * lane;
+  float bias[4] = {};
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    if (arguments.bias != nullptr && row + i < rows)
+      bias[i] = widen(static_cast<const T*>(arguments.bias)[row + i]);
+  for (int token = split * each + static_cast<int>(threadIdx.x) / 32 - 4; token < end;
+       token += kMultipliers * 4) {
+    float sum[4] = {};
+    const auto* const at = reinterpret_cast<const float4*>(memory + token * kMeetRows) + lane;
+#pragma unroll 4
+    for (int other = 0; other < splits; ++other) {
+      const float4 four = hopper::load_in(at, static_cast<uint32_t>(other));
+      sum[0] += four.x;
+      sum[1] += four.y;
+      sum[2] += four.z;
+      sum[3] += four.w;
+    }
+    T* const to = static_cast<T*>(arguments.y) + (part.token + token) * rows + row;
+    if (rows % 4 == 0 && row < rows) {
+      *reinterpret_cast<uint2*>(to) = {
+          pair_bits(rounded<T>(sum[0] + bias[0]), rounded<T>(sum[1] + bias[1])),
+          pair_bits(rounded<T>(sum[2] + bias[2]), rounded<T>(sum[3] + bias[3]))};
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        if (row + i < rows) to[i] = rounded<T>(sum[i] + bias[i]);
+    }
+  }
 }
 
 // The sums of a tile to y, two rows at a time where these are even in number.
@@ -360,27 +435,35 @@ __global__ void __launch_bounds__(kThreads, wide_at_once(kTokens))
   let_next_begin();
   wait_for_earlier_kernels();
   const auto block = static_cast<int>(blockIdx.x);
-  const Work work{launch, block / plan.cluster, block % plan.cluster};
+  const Work work{launch, block / plan.cluster, block % plan.cluster,
+                  plan.meets ? block % static_cast<int>(plan.splits) : 0};
+  using T = std::conditional_t<kFloat16, __half, __nv_bfloat16>;
   constexpr int kAtOnce = wide_at_once(kTokens);
   if (threadIdx.x < kWarpgroup) {
     hopper::give_registers<40>();
     if (threadIdx.x == 0) copy_stages<kBits, kTokens, kSpan>(maps, work, stages);
     __syncwarp();
+    if (plan.meets) hopper::sync_cluster();  // with those below
   } else {
     hopper::take_registers<multiplier_registers(kAtOnce)>();
     work.for_each([&](const Part& part) {
       float sums[kTokens / 2];
       multiply_unit<kBits, kTokens, kSpan, kFloat16>(sums, work, part, stages);
-      using T = std::conditional_t<kFloat16, __half, __nv_bfloat16>;
-      if (part.sums != nullptr)
+      if (plan.meets) {
+        auto* const met = reinterpret_cast<float*>(first_stage);
+        store_to_meet<kTokens>(sums, met);
+        hopper::sync_cluster();
+        add_met<kTokens, T>(launch.arguments, plan, part, work.first, met);
+      } else if (part.sums != nullptr) {
         store_split<kTokens>(sums, part.sums);
-      else if (launch.arguments.weight.shape.rows % 2 == 0)
+      } else if (launch.arguments.weight.shape.rows % 2 == 0) {
         store_tile<kTokens, T, true>(sums, launch.arguments, part);
-      else
+      } else {
         store_tile<kTokens, T, false>(sums, launch.arguments, part);
+      }
     });
   }
-  // No block leaves while another still writes to its memory.
+  // No block leaves while another still reads its memory or writes to it.
   hopper::sync_cluster();
 #else
   __trap();  // its launch says no
@@ -409,7 +492,7 @@ void launch_kernel(const WideLaunch& launch, const void* x, int64_t columns, cud
   const WidePlan& plan = launch.plan;
   launch_early(matmul_wide_kernel<kBits, kTokens, kSpan, kFloat16>,
                dim3(static_cast<unsigned>(plan.clusters * plan.cluster)), kThreads,
-               plan.shared_bytes, /*early=*/true, plan.cluster, stream, maps, launch);
+               plan.shared_bytes, /*early=*/true, plan.launched_cluster(), stream, maps, launch);
 }
 
 template <int kBits, int kTokens, bool kFloat16>
@@ -456,7 +539,7 @@ void launch_wide(const WideLaunch& launch, void* stream) {
     wide::launch_tokens<kBits, true>(launch, x, columns, queue);
   else
     wide::launch_tokens<kBits, false>(launch, x, columns, queue);
-  if (launch.plan.split_tiles() > 0) add_wide_splits_cuda(launch, stream);
+  if (launch.plan.sums_bytes > 0) add_wide_splits_cuda(launch, stream);
 }
 
 }  // namespace gptqb::kernels

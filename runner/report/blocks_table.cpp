@@ -44,6 +44,7 @@ Section blocks_section(const RecordPointers& rows) {
   RecordPointers shown;
   for (const RecordPointers& group : groups) shown.insert(shown.end(), group.begin(), group.end());
   auto settings = varying_beside_label(shown);
+  const ShownSettings texts(shown);
   std::erase(settings, kBlockSize);
   ReportTable table;
   table.add_column("cells");
@@ -55,7 +56,7 @@ Section blocks_section(const RecordPointers& rows) {
   for (const RecordPointers& group : groups)
     for (const Record* row : group) {
       std::vector<std::string> cells = {cell_label(*row)};
-      for (const std::string& key : settings) cells.push_back(row->setting(key));
+      for (const std::string& key : settings) cells.push_back(texts.of(*row, key));
       const auto seconds = find_metric(*row, "seconds.solve");
       cells.push_back(row->setting(kBlockSize));
       cells.push_back(seconds ? significant_text(seconds->value, 3) : "");

@@ -19,14 +19,15 @@ std::vector<Claim> claims_of(const RecordPointers& rows) {
 }
 
 void add_rows(const PartVerdict& part, const std::vector<std::string>& settings,
-              ReportTable& table) {
+              const ShownSettings& texts, ReportTable& table) {
   for (const ClaimComparison& each : part.comparisons) {
     const bool made = each.outcome != ClaimOutcome::kNotRun;
-    table.add_row(
-        {part.part->metric, cell_words(*each.of, settings), cell_words(*each.against, settings),
-         made ? significant_text(each.of_value, 5) : "–",
-         made ? significant_text(each.against_value, 5) : "–", made ? estimate_text(each) : "–",
-         bound_text(*part.part), made ? claim_word(each.outcome) : "not run: " + each.reason});
+    table.add_row({part.part->metric, cell_words(*each.of, settings, texts),
+                   cell_words(*each.against, settings, texts),
+                   made ? significant_text(each.of_value, 5) : "–",
+                   made ? significant_text(each.against_value, 5) : "–",
+                   made ? estimate_text(each) : "–", bound_text(*part.part),
+                   made ? claim_word(each.outcome) : "not run: " + each.reason});
   }
 }
 
@@ -45,7 +46,8 @@ std::vector<Section> claim_sections(const RecordPointers& rows) {
       table.add_column(title, true);
     for (const char* title : {"asked for", "outcome"}) table.add_column(title);
     const std::vector<std::string> settings = varying_beside_label(concerned);
-    for (const PartVerdict& part : verdict.parts) add_rows(part, settings, table);
+    const ShownSettings texts(concerned);
+    for (const PartVerdict& part : verdict.parts) add_rows(part, settings, texts, table);
     sections.push_back(
         {"claim",
          "Claim",

@@ -14,7 +14,8 @@ namespace {
 constexpr const char* kLegend =
     "ms per token: median time of a step, in which each sequence of the batch gets a token, until "
     "the tokens are on the host. GB: weights, cache of keys and values, and activations, as "
-    "planned. GB read: what a step reads at least, each weight once and the cache as far as "
+    "planned; device peak: the most that the cell took there, measured. GB read: what a step reads "
+    "at least, each weight once and the cache as far as "
     "attention looks; % of read: that, of what a plain read of memory reaches in the same time in "
     "the same run. vs dense: the dense model's ms per token over these, of the same batch and "
     "lengths; between brackets the dense 10th percentile over this 90th, and the dense 90th over "
@@ -56,12 +57,10 @@ bool from_codes(const Record& record) {
 std::string weights_text(const Record& record) {
   const std::string dtype = record.setting("model.dtype");
   if (!from_codes(record)) return dtype == "auto" ? "dense" : dtype;
-  const bool quantized = record.setting("method.name") != "none";
-  const std::string section = quantized ? "quant." : "model.synthetic.packed.";
-  const std::string bits = record.setting(section + "bits");
+  const std::string bits = code_bits(record);
   if (bits.empty()) return fixed_text(value(record, "bits_per_weight.linear"), 2) + " bits";
-  const std::string group = record.setting(section + "group_size");
-  return bits + " bits, " + (group == "-1" ? "whole rows" : "groups of " + group);
+  const std::string group = group_text(record);
+  return bits + " bits, " + (group == "row" ? "whole rows" : "groups of " + group);
 }
 
 double parameters(const Record& record) {
@@ -115,7 +114,7 @@ std::optional<DenseTime> dense_time(const Record& record, int64_t batch,
 }
 
 std::string speedup_text(const Record& record, int64_t batch, const RecordPointers& rows) {
-  if (!from_codes(record)) return "(baseline)";
+  if (!from_codes(record)) return record.setting("method.name") == "none" ? "(baseline)" : kNothing;
   const auto dense = dense_time(record, batch, rows);
   if (!dense) return kNothing;
   const std::string at = prefix(batch);
@@ -172,6 +171,10 @@ Section decode_section(const RecordPointers& rows) {
   for (const char* title : {"batch", "ms per token", "p10 – p90", "tokens/s", "first token, ms",
                             "GB", "weights, GB", "cache, GB", "GB read", "% of read", "vs dense"})
     table.add_column(title, true);
+  const bool on_gpu = std::any_of(timed.begin(), timed.end(), [](const Record* row) {
+    return row->peak_bytes.contains("device_peak");
+  });
+  if (on_gpu) table.add_column("device peak, GB", true);
   for (const char* title : {"products", "checked tokens", "marks"}) table.add_column(title);
   std::set<int64_t> batches;
   for (const Record* row : timed) batches.merge(batches_of(*row));
@@ -196,9 +199,10 @@ Section decode_section(const RecordPointers& rows) {
             gigabytes(weights + cache + get("bytes_activations")), gigabytes(weights),
             gigabytes(cache), gigabytes(get("bytes_per_token")),
             fixed_text(100 * share, share < 0.1 ? 1 : 0), speedup_text(*row, batch, timed),
-            kernels_text(*row, batch), fixed_text(get("checked_tokens"), 0),
-            marks_text(*row, batch)})
+            gigabytes(value(*row, "bytes.device_peak")), kernels_text(*row, batch),
+            fixed_text(get("checked_tokens"), 0), marks_text(*row, batch)})
         cells.push_back(text);
+      if (!on_gpu) cells.erase(cells.end() - 4);
       table.add_row(std::move(cells));
     }
   }

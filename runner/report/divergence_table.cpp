@@ -50,6 +50,7 @@ std::string percent_text(const Record& record, const std::string& name, bool wit
 
 Section divergence_section(const RecordPointers& rows, const std::vector<Record>& all) {
   const std::vector<std::string> settings = varying_beside_label(rows);
+  const ShownSettings texts(rows);
   ReportTable table;
   table.add_column("cell");
   for (const std::string& key : settings) table.add_column(key);
@@ -63,10 +64,7 @@ Section divergence_section(const RecordPointers& rows, const std::vector<Record>
       const WindowsRecord* windows = evaluation_windows_of(*row, dataset, "divergence");
       if (!windows || !find_metric(*row, prefix + "mean_kl")) continue;
       std::vector<std::string> cells = {cell_label(*row)};
-      for (const std::string& key : settings) {
-        const std::string text = row->setting(key);
-        cells.push_back(or_nothing(text));
-      }
+      for (const std::string& key : settings) cells.push_back(or_nothing(texts.of(*row, key)));
       const Record* rtn = rtn_baseline(*row, all, dataset, "divergence");
       const auto difference = metric_difference(*row, rtn, prefix + "mean_kl");
       cells.push_back(dataset);

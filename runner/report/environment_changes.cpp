@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "common/add_once.h"
 #include "common/text.h"
 
 namespace gptqb {
@@ -85,8 +86,7 @@ std::vector<EnvironmentChange> environment_changes(const std::vector<Record>& be
                                                    const std::vector<Record>& after) {
   const Facts was = facts_of(before), is = facts_of(after);
   std::vector<std::string> names = was.names();
-  for (const std::string& name : is.names())
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  for (const std::string& name : is.names()) add_once(name, names);
   std::vector<EnvironmentChange> changes;
   for (const std::string& name : names)
     if (was.text(name) != is.text(name)) changes.push_back({name, was.text(name), is.text(name)});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "common/add_once.h"
 #include "common/hash.h"
 #include "common/text.h"
 #include "runner/report/html_summary.h"
@@ -53,15 +54,13 @@ std::string head_of(const std::string& title) {
 std::string origin_of(const std::vector<Record>& records) {
   std::vector<std::string> devices, programs;
   std::string first, last;
-  const auto add = [](std::vector<std::string>& list, const std::string& text) {
-    if (std::find(list.begin(), list.end(), text) == list.end()) list.push_back(text);
-  };
   for (const Record& record : records) {
     const Environment& environment = record.environment;
-    add(devices, device_name(environment));
-    add(programs, "gptq-bench " + environment.build.version + " at " +
-                      environment.build.commit.substr(0, 12) +
-                      (environment.build.dirty ? " with changes" : ""));
+    add_once(device_name(environment), devices);
+    add_once("gptq-bench " + environment.build.version + " at " +
+                 environment.build.commit.substr(0, 12) +
+                 (environment.build.dirty ? " with changes" : ""),
+             programs);
     if (first.empty() || environment.time < first) first = environment.time;
     last = std::max(last, environment.time);
   }

@@ -59,8 +59,9 @@ std::string html_problems(const ReportData& data,
     bad += line("fail", "✗", "damaged", "a record file could not be read", message);
   for (const ExperimentReport& experiment : experiments) {
     const std::vector<std::string> settings = varying_beside_label(experiment.rows);
+    const ShownSettings texts(experiment.rows);
     for (const Record* row : experiment.rows) {
-      const std::string words = cell_words(*row, settings);
+      const std::string words = cell_words(*row, settings, texts);
       if (row->status == CellStatus::kFailed)
         bad += line("fail", "✗", "failed", words, row->reason);
       if (row->status == CellStatus::kSkipped)
@@ -72,7 +73,7 @@ std::string html_problems(const ReportData& data,
           std::find_if(experiment.rows.begin(), experiment.rows.end(),
                        [&](const Record* each) { return each->cell_id == verdict.cell_id; });
       const std::string cell =
-          row == experiment.rows.end() ? verdict.where : cell_words(**row, settings);
+          row == experiment.rows.end() ? verdict.where : cell_words(**row, settings, texts);
       bad += line("fail", "✗", outcome_name(verdict.outcome), cell + ", " + verdict.metric,
                   "expected " + verdict.expected + "; " + verdict.reason);
     }

@@ -95,7 +95,7 @@ std::string bits_text(const Record& record) {
   const bool own = record.setting("method.name") == "llm_int8";
   const bool rules = !record.setting("overrides").empty();
   const bool mentioned = record.setting("overrides").find("llm_int8") != std::string::npos;
-  const std::string bits = own ? "W8A8" : or_nothing(record.setting("quant.bits"));
+  const std::string bits = own ? "W8A8" : or_nothing(code_bits(record));
   if (own) return rules ? "W8A8, mixed" : bits;
   return mentioned ? bits + " and W8A8" : bits;
 }
@@ -124,13 +124,14 @@ void add_columns(const std::vector<std::string>& settings, const std::vector<std
 
 Section main_section(const RecordPointers& rows, const std::vector<Record>& all) {
   const std::vector<std::string> settings = varying_beside_label(rows);
+  const ShownSettings texts(rows);
   const std::vector<std::string> datasets = perplexity_datasets(rows);
   ReportTable table;
   add_columns(settings, datasets, table);
   for (const Record* row : rows) {
     std::vector<std::string> cells = {or_nothing(row->setting("method.name")), bits_text(*row),
                                       group_text(*row)};
-    for (const std::string& key : settings) cells.push_back(or_nothing(row->setting(key)));
+    for (const std::string& key : settings) cells.push_back(or_nothing(texts.of(*row, key)));
     cells.push_back(calibration_text(*row));
     for (const std::string& dataset : datasets) {
       cells.push_back(perplexity_text(find_metric(*row, "perplexity." + dataset)));

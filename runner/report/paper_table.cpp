@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 
+#include "common/add_once.h"
 #include "common/text.h"
 #include "runner/report/number_format.h"
 #include "runner/report/sections.h"
@@ -20,29 +21,23 @@ struct PaperColumn {
 
 bool names_the_model(const std::string& key) { return key.starts_with("model."); }
 
-// The last folder of a path, or the published shape of made-up weights.
-std::string model_of(const Record& record) {
-  std::string path = record.setting("model.path");
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  if (!path.empty()) return path.substr(path.find_last_of('/') + 1);
+// As tables name its folder, or the published shape of made-up weights.
+std::string model_of(const Record& record, const ShownSettings& texts) {
+  if (const std::string path = texts.of(record, "model.path"); !path.empty()) return path;
   std::string name = record.setting("model.synthetic.like");
   if (name.empty()) name = "synthetic " + record.setting("model.synthetic.architecture");
   const std::string layers = record.setting("model.synthetic.layers");
   return layers.empty() ? name : name + ", " + layers + " blocks";
 }
 
-void add_new(const std::string& text, std::vector<std::string>& list) {
-  if (std::find(list.begin(), list.end(), text) == list.end()) list.push_back(text);
-}
-
 std::vector<std::string> metrics_of(const RecordPointers& rows) {
   std::vector<std::string> metrics;
   for (const Record* row : rows)
     for (const Metric& metric : row->metrics)
-      if (metric.name.starts_with("perplexity.")) add_new(metric.name, metrics);
+      if (metric.name.starts_with("perplexity.")) add_once(metric.name, metrics);
   for (const Record* row : rows)
     for (const Expectation& expectation : row->expectations)
-      if (is_published_value(expectation)) add_new(expectation.metric, metrics);
+      if (is_published_value(expectation)) add_once(expectation.metric, metrics);
   const auto timed = [](const Record* row) {
     return find_metric(*row, "seconds.quantize").has_value();
   };
@@ -61,20 +56,20 @@ std::string without_family(const std::string& metric) {
 
 // The dense model by the width of its weights, the last ones by 0.
 double width_of(const Record& record) {
-  if (record.setting("method.name") == "none") return 100;
-  const std::string bits = record.setting("quant.bits");
+  const std::string bits = code_bits(record);
+  if (record.setting("method.name") == "none" && bits.empty()) return 100;
   if (bits == "ternary") return 1.5;
   if (bits.empty()) return record.setting("method.name") == "llm_int8" ? 8 : 0;
   return std::strtod(bits.c_str(), nullptr);
 }
 
 std::string bits_text(const Record& record) {
-  if (record.setting("method.name") == "none") {
+  const std::string bits = code_bits(record);
+  if (record.setting("method.name") == "none" && bits.empty()) {
     const std::string dtype = record.setting("model.dtype");
     return dtype == "float32" ? "32" : dtype.ends_with("16") ? "16" : kNothing;
   }
   if (record.setting("method.name") == "llm_int8") return "W8A8";
-  const std::string bits = record.setting("quant.bits");
   return or_nothing(bits);
 }
 
@@ -116,6 +111,7 @@ Section table_of(const RecordPointers& rows, const std::vector<Verdict>& verdict
                  const std::vector<PaperColumn>& columns, const std::string& title) {
   std::vector<std::string> settings = varying_beside_label(rows);
   std::erase_if(settings, names_the_model);
+  const ShownSettings shown(rows);
   // A row is all that tells cells apart, but for the model.
   std::map<std::vector<std::string>, RecordPointers> cells;
   std::vector<std::vector<std::string>> order;
@@ -134,7 +130,7 @@ Section table_of(const RecordPointers& rows, const std::vector<Verdict>& verdict
   std::vector<bool> published;
   for (const PaperColumn& column : columns)
     published.push_back(std::any_of(rows.begin(), rows.end(), [&](const Record* row) {
-      return model_of(*row) == column.model &&
+      return model_of(*row, shown) == column.model &&
              std::any_of(row->expectations.begin(), row->expectations.end(),
                          [&](const Expectation& expectation) {
                            return expectation.metric == column.metric &&
@@ -161,7 +157,7 @@ Section table_of(const RecordPointers& rows, const std::vector<Verdict>& verdict
     for (size_t i = 0; i < columns.size(); ++i) {
       const RecordPointers& of_row = cells[key];
       const auto found = std::find_if(of_row.begin(), of_row.end(), [&](const Record* row) {
-        return model_of(*row) == columns[i].model;
+        return model_of(*row, shown) == columns[i].model;
       });
       const bool any = found != of_row.end();
       texts.push_back(any ? ours_text(**found, columns[i].metric) : kNothing);
@@ -190,7 +186,8 @@ bool is_published_value(const Expectation& expectation) {
 std::vector<Section> paper_sections(const RecordPointers& rows,
                                     const std::vector<Verdict>& verdicts) {
   std::vector<std::string> models;
-  for (const Record* row : rows) add_new(model_of(*row), models);
+  const ShownSettings shown(rows);
+  for (const Record* row : rows) add_once(model_of(*row, shown), models);
   const std::vector<std::string> metrics = metrics_of(rows);
   std::vector<Section> sections;
   if (models.size() > 1) {
@@ -203,7 +200,7 @@ std::vector<Section> paper_sections(const RecordPointers& rows,
     return sections;
   }
   std::vector<std::string> families;
-  for (const std::string& metric : metrics) add_new(family_of(metric), families);
+  for (const std::string& metric : metrics) add_once(family_of(metric), families);
   for (const std::string& family : families) {
     std::vector<PaperColumn> columns;
     for (const std::string& metric : metrics)

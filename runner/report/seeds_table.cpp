@@ -28,6 +28,7 @@ Section seeds_section(const RecordPointers& rows) {
     groups[key].push_back(row);
   }
   std::vector<std::string> settings = varying_beside_label(rows);
+  const ShownSettings texts(rows);
   std::erase(settings, "calibration.seed");
   ReportTable table;
   table.add_column("cell");
@@ -46,10 +47,8 @@ Section seeds_section(const RecordPointers& rows) {
         if (const auto found = find_metric(*row, metric.name)) values.push_back(found->value);
       const MeanEstimate estimate = estimate_mean(values);
       std::vector<std::string> cells = {cell_label(*group.front())};
-      for (const std::string& setting : settings) {
-        const std::string text = group.front()->setting(setting);
-        cells.push_back(text.empty() ? "–" : text);
-      }
+      for (const std::string& setting : settings)
+        cells.push_back(or_nothing(texts.of(*group.front(), setting)));
       cells.push_back(metric.name);
       cells.push_back(significant_text(estimate.mean, 5));
       cells.push_back(estimate.deviation ? significant_text(*estimate.deviation, 2) : "–");

@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 
+#include "runner/short_paths.h"
+
 namespace gptqb {
 namespace {
 
@@ -51,6 +53,17 @@ std::vector<std::string> varying_beside_label(const std::vector<const Record*>& 
   return keys;
 }
 
+ShownSettings::ShownSettings(const std::vector<const Record*>& records) {
+  std::set<std::string> paths;
+  for (const Record* record : records) paths.insert(record->setting("model.path"));
+  models_ = short_paths(paths);
+}
+
+std::string ShownSettings::of(const Record& record, const std::string& key) const {
+  const std::string text = record.setting(key);
+  return key == "model.path" ? models_.at(text) : text;
+}
+
 std::vector<std::pair<std::string, std::string>> shared_settings(
     const std::vector<const Record*>& records) {
   const Seen seen = collect(records);
@@ -79,8 +92,17 @@ std::vector<std::vector<const Record*>> alike_but_for(const std::vector<const Re
 
 std::string or_nothing(const std::string& text) { return text.empty() ? kNothing : text; }
 
+std::string code_bits(const Record& record) {
+  const std::string made = record.setting("model.synthetic.packed.bits");
+  return made.empty() ? record.setting("quant.bits") : made;
+}
+
 std::string group_text(const Record& record) {
-  const std::string group = record.setting("quant.group_size");
+  std::string group = record.setting("quant.group_size");
+  if (!record.setting("model.synthetic.packed.bits").empty()) {
+    group = record.setting("model.synthetic.packed.group_size");
+    if (group.empty()) group = "-1";
+  }
   return group == "-1" ? "row" : or_nothing(group);
 }
 
@@ -95,10 +117,11 @@ std::string cell_label(const Record& record) {
   return label;
 }
 
-std::string cell_words(const Record& record, const std::vector<std::string>& settings) {
+std::string cell_words(const Record& record, const std::vector<std::string>& settings,
+                       const ShownSettings& shown) {
   std::string text = cell_label(record);
   for (const std::string& key : settings)
-    if (const std::string value = record.setting(key); !value.empty())
+    if (const std::string value = shown.of(record, key); !value.empty())
       text += ", " + key + " " + value;
   return text;
 }

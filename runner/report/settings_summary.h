@@ -1,6 +1,7 @@
 // Which settings tell cells apart, and which all share.
 #pragma once
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,18 @@ std::vector<std::string> varying_beside_label(const std::vector<const Record*>& 
 std::vector<std::pair<std::string, std::string>> shared_settings(
     const std::vector<const Record*>& records);
 
+// Settings as the tables on `records` show them: of model.path what tells its models apart
+// (short_paths.h), all others as they are.
+class ShownSettings {
+ public:
+  explicit ShownSettings(const std::vector<const Record*>& records);
+  // Of one of those records; "" if it has no such setting.
+  std::string of(const Record& record, const std::string& key) const;
+
+ private:
+  std::map<std::string, std::string> models_;  // by model.path
+};
+
 // Records that differ in no setting but `keys`, two or more together: groups and their records in
 // the order given.
 std::vector<std::vector<const Record*>> alike_but_for(const std::vector<const Record*>& records,
@@ -31,6 +44,10 @@ constexpr const char* kNothing = "–";
 // `text`, or that.
 std::string or_nothing(const std::string& text);
 
+// Bits of a record's codes: those that it solved for, or that a synthetic model was made with; ""
+// for a dense one.
+std::string code_bits(const Record& record);
+
 // The size of its groups as a column says it: "128", "row" for one a row, or kNothing.
 std::string group_text(const Record& record);
 
@@ -38,6 +55,7 @@ std::string group_text(const Record& record);
 std::string cell_label(const Record& record);
 
 // The label, then those of `settings` that the record has: ", method.damping 0.01".
-std::string cell_words(const Record& record, const std::vector<std::string>& settings);
+std::string cell_words(const Record& record, const std::vector<std::string>& settings,
+                       const ShownSettings& shown);
 
 }  // namespace gptqb

@@ -89,6 +89,7 @@ Section solvers_section(const RecordPointers& rows) {
   RecordPointers shown;
   for (const RecordPointers& group : groups) shown.insert(shown.end(), group.begin(), group.end());
   auto settings = varying_beside_label(shown);
+  const ShownSettings shown_settings(shown);
   std::erase(settings, kSolver);
   std::erase(settings, kPrecision);
   ReportTable table;
@@ -114,7 +115,7 @@ Section solvers_section(const RecordPointers& rows) {
       for (const auto& [row, times] : cells) {
         std::vector<std::string> texts = {
             std::to_string(shape.first) + " x " + std::to_string(shape.second), cell_label(*row)};
-        for (const std::string& key : settings) texts.push_back(row->setting(key));
+        for (const std::string& key : settings) texts.push_back(shown_settings.of(*row, key));
         const double whole = times.factor + times.solve;
         texts.insert(texts.end(),
                      {solver_name(*row), std::to_string(times.layers), milliseconds(times.hessian),

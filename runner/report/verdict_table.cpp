@@ -25,6 +25,7 @@ std::string or_dash(const std::string& text) { return text.empty() ? "–" : tex
 Section verdict_section(const std::vector<Verdict>& verdicts, const RecordPointers& rows) {
   if (verdicts.empty()) return {};
   const std::vector<std::string> settings = varying_beside_label(rows);
+  const ShownSettings texts(rows);
   ReportTable table;
   table.add_column("cell");
   for (const std::string& setting : settings) table.add_column(setting);
@@ -40,7 +41,7 @@ Section verdict_section(const std::vector<Verdict>& verdicts, const RecordPointe
     });
     std::vector<std::string> cells = {row == rows.end() ? verdict.where : cell_label(**row)};
     for (const std::string& setting : settings)
-      cells.push_back(row == rows.end() ? "–" : or_dash((*row)->setting(setting)));
+      cells.push_back(row == rows.end() ? "–" : or_dash(texts.of(**row, setting)));
     cells.insert(cells.end(),
                  {verdict.metric, verdict.expected,
                   verdict.measured ? significant_text(*verdict.measured, 5) : "–",

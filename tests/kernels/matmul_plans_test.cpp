@@ -162,6 +162,14 @@ TEST(WidePlan, CoversEachOutputAndColumnOnce) {
       EXPECT_GE(plan.stages, 2);
       // Each block leaves 1 KB of the multiprocessor's memory to the system.
       EXPECT_LE(wide_at_once(plan.tokens) * (plan.shared_bytes + 1024), kH200Shared + 1024);
+      if (plan.meets) {
+        // Each block has one unit, and its sums fit where its stages lay.
+        EXPECT_EQ(plan.cluster, 1);
+        EXPECT_EQ(plan.whole, 0);
+        EXPECT_EQ(plan.clusters, plan.units());
+        EXPECT_LE(plan.launched_cluster(), 8);
+        EXPECT_GE(plan.stages * plan.stage_bytes, plan.tokens * (WidePlan::kRows + 4) * 4);
+      }
       // Swizzled rows come eight at a time, and each block of a cluster copies its share.
       EXPECT_EQ(plan.tokens % (8 * plan.cluster), 0);
       std::vector<char> taken(static_cast<size_t>(plan.tiles()));
@@ -184,8 +192,9 @@ TEST(WidePlan, TheWorkspaceHoldsWhatALaunchUses) {
         int64_t bytes = 0;  // past the flags
         if (plan.gathers) bytes += (m * shape.packed_columns * 2 + 127) / 128 * 128;
         EXPECT_EQ(plan.gathered_bytes, bytes);
-        // A part for each block of each unit of split columns.
-        bytes += (plan.units() - plan.whole) * plan.cluster * plan.tokens * WidePlan::kRows * 4;
+        // A part for each block of each unit of split columns that does not meet others.
+        if (!plan.meets)
+          bytes += (plan.units() - plan.whole) * plan.cluster * plan.tokens * WidePlan::kRows * 4;
         EXPECT_EQ(wide_workspace_bytes(shape, m, kH200Processors), kMatmulFlagBytes + bytes);
       }
   });
@@ -204,10 +213,28 @@ TEST(WidePlan, TilesThatFillNoRoundSplitTheirColumns) {
   EXPECT_EQ(full.sums_bytes, 0);
 }
 
+TEST(WidePlan, SplitsMeetWhereAllAreAtWorkAtOnce) {
+  const auto plan_of = [](int64_t rows, int64_t columns, int64_t m) {
+    return plan_wide(shape_of(rows, columns, 4, 128, true), m, kH200Processors, kH200Shared);
+  };
+  EXPECT_TRUE(plan_of(4096, 4096, 64).meets);
+  EXPECT_TRUE(plan_of(4096, 4096, 128).meets);
+  EXPECT_TRUE(plan_of(4096, 11008, 256).meets);
+  EXPECT_EQ(plan_of(4096, 4096, 128).launched_cluster(), 2);
+  EXPECT_TRUE(plan_of(4096, 11008, 200).meets);
+  // Two thread blocks share a multiprocessor; many tiles.
+  EXPECT_FALSE(plan_of(4096, 4096, 32).meets);
+  EXPECT_FALSE(plan_of(22016, 4096, 256).meets);
+}
+
 TEST(WidePlan, ManyTilesOfActivationsAreSharedByTwoBlocks) {
   const auto large = shape_of(49152, 12288, 4, 128, true);
   EXPECT_EQ(plan_wide(large, 1024, kH200Processors, kH200Shared).cluster, 2);
   EXPECT_EQ(plan_wide(large, 64, kH200Processors, kH200Shared).cluster, 1);
+  // Of many columns only for few activations.
+  const auto columns = shape_of(12288, 49152, 4, 128, true);
+  EXPECT_EQ(plan_wide(columns, 512, kH200Processors, kH200Shared).cluster, 2);
+  EXPECT_EQ(plan_wide(columns, 1024, kH200Processors, kH200Shared).cluster, 1);
   EXPECT_EQ(plan_wide(shape_of(100, 128, 4, 128, true), 4096, kH200Processors, kH200Shared).cluster,
             1);
 }

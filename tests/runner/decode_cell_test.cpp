@@ -177,7 +177,7 @@ TEST_F(DecodeRun, AModelWithoutRoomIsRefusedBeforeAnyWork) {
   // 175 billion weights of 2 bytes; keys and values of 96 blocks, 12288 wide, 64 x 2048 tokens.
   EXPECT_THAT(record.reason,
               AllOf(HasSubstr("does not fit: [memory of cpu] expected room for "),
-                    HasSubstr("weights 323.3 GiB"), HasSubstr("cache of keys and values 576.0 GiB"),
+                    HasSubstr("weights 325.2 GiB"), HasSubstr("cache of keys and values 576.0 GiB"),
                     HasSubstr("activations "), HasSubstr(" free. Use a smaller batch")));
 }
 
@@ -261,6 +261,20 @@ TEST(DecodeTable, SpeedUpHasASpreadAndNamesWhatItIsOver) {
                                                       "8 bits, whole rows", "8 bits, whole rows"));
   EXPECT_THAT(column(section, "GB"), ElementsAre("3.50", "3.50", "3.50", "3.50"));
   EXPECT_THAT(column(section, "marks")[0], "not checked");
+}
+
+// A model that was made packed is no dense one, whatever its method.
+TEST(DecodeTable, MadeCodesShowTheirBits) {
+  const Record packed = timed("b",
+                              {{"method.name", "none"},
+                               {"model.backend", "packed"},
+                               {"model.dtype", "float16"},
+                               {"model.synthetic.like", "x"},
+                               {"model.synthetic.packed.bits", "3"}},
+                              4);
+  EXPECT_THAT(column(decode_section({&packed}), "weights"), ElementsAre("3 bits, whole rows"));
+  EXPECT_THAT(column(main_section({&packed}, {packed}), "bits"), ElementsAre("3"));
+  EXPECT_THAT(column(main_section({&packed}, {packed}), "group"), ElementsAre("row"));
 }
 
 TEST(DecodeTable, AnExtrapolatedBaselineIsNeverShownAsMeasured) {

@@ -6,17 +6,20 @@
 
 #include "common/atomic_file.h"
 #include "models/causal_lm.h"
+#include "models/gptq_tensors.h"
 #include "runner/cell_memory.h"
 #include "runner/cli.h"
 #include "runner/disk_plan.h"
 #include "runner/model_checks.h"
 #include "runner/record.h"
+#include "runner/save_checks.h"
 #include "runner/time_estimate.h"
 #include "tests/runner/planned.h"
 #include "tests/runner/record_samples.h"
 #include "tests/runner/run_program.h"
 #include "tests/runner/spawned_program.h"
 #include "tests/runner/tiny_sweep.h"
+#include "tests/support/slow_packer.h"
 #include "tests/support/temporary_folder.h"
 
 namespace gptqb {
@@ -124,6 +127,54 @@ TEST_F(Estimates, OfDiskByHand) {
   const DiskPlan nothing = plan_disk(cell, checks.sizes.at(cell.id()), checks.linears.at(cell.id()),
                                      {.resume = false, .save = false, .hessians = false});
   EXPECT_EQ(nothing.peak(), nothing.record);
+}
+
+// What pack_gptq() makes, where codes and zero points do not fill their last words.
+TEST(PackedBytes, AreThoseOfTheTensors) {
+  for (const int64_t bits : {2, 3, 4, 8})
+    for (const int64_t group_size : {-1, 32, 40})
+      for (const int64_t out : {33, 64}) {
+        const test::RandomCodes codes{
+            .out = out, .in = 100, .bits = bits, .group_size = group_size, .least_zero = 1};
+        const GptqTensors tensors = pack_gptq(codes.make(), PackedFormat::kGptq, "layer");
+        int64_t bytes = 0;
+        for (const at::Tensor& each :
+             {tensors.qweight, tensors.qzeros, tensors.scales, tensors.g_idx})
+          bytes += static_cast<int64_t>(each.nbytes());
+        QuantConfig quant;
+        quant.bits = bits;
+        quant.group_size = group_size;
+        EXPECT_EQ(packed_bytes(quant, out, 100), bytes) << bits << " " << group_size << " " << out;
+      }
+}
+
+// The room that is asked for before any work is never more than what the plan expects to write.
+TEST(PackedBytes, TheLeastOfACheckpointIsNoMoreThanThePlanned) {
+  for (const char* more :
+       {"", "overrides: [{match: \"*.mlp.*\", quant.bits: 2, quant.group_size: 16}]\n",
+        "overrides: [{match: \"*.mlp.*\", quant.bits: 8}]\n",
+        "overrides: [{match: \"*.mlp.*\", skip: true}]\n"}) {
+    const std::string text =
+        "name: one\n"
+        "model: {synthetic: {architecture: llama, hidden_size: 72, intermediate_size: 88, heads: "
+        "2, "
+        "layers: 3, vocab_size: 101}, dtype: float16}\n"
+        "calibration: {dataset: random, samples: 1, seqlen: 16, heldout: 0}\n"
+        "quant: {bits: 3, group_size: 32}\nmethod: {name: gptq}\n" +
+        std::string(more);
+    const Plan plan = make_plan(parse_experiments(text, "one.yaml").at(0),
+                                {.methods = {"gptq"}, .evaluators = {}});
+    const ModelChecks checks = check_models(plan, "");
+    const Cell& cell = plan.cells.at(0).cell;
+    const ModelSizes& sizes = checks.sizes.at(cell.id());
+    const int64_t planned =
+        plan_disk(cell, sizes, checks.linears.at(cell.id()), {.save = true}).checkpoint;
+    if (*more == 0)
+      EXPECT_EQ(least_checkpoint_bytes(cell, sizes), planned);
+    else
+      EXPECT_LE(least_checkpoint_bytes(cell, sizes), planned) << more;
+    EXPECT_GT(least_checkpoint_bytes(cell, sizes), planned / 4) << more;
+  }
 }
 
 // The plan never makes a time up: it says that it is not known, times a block, or takes records.

@@ -32,7 +32,8 @@ std::vector<fs::path> files() {
 }
 
 Plan plan_of(const Experiment& experiment) {
-  return make_plan(experiment, {.methods = {"none", "rtn", "gptq"}, .evaluators = {"perplexity"}});
+  return make_plan(experiment, {.methods = {"none", "rtn", "gptq"},
+                                .evaluators = {"perplexity", "decode_latency"}});
 }
 
 Plan plan_of(const std::string& name) {
@@ -246,6 +247,23 @@ TEST(Experiments, KernelsHoldTheShapesOfThePeersAndEveryFormat) {
         for (const bool act_order : {true, false})
           EXPECT_TRUE(formats.contains({bits, group, symmetric, act_order}))
               << bits << " bits, groups of " << group;
+}
+
+TEST(Experiments, TokensAreTimedAtEveryWidthAndBatch) {
+  std::set<std::string> tiers, bits;
+  for (const Experiment& experiment :
+       load_experiments(fs::path(GPTQB_SOURCE_DIR) / "experiments/decode_llama7b.yaml")) {
+    tiers.insert(experiment.tier);
+    for (const PlannedCell& planned : plan_of(experiment).cells) {
+      EXPECT_EQ(planned.skip_reason, "") << experiment.tier;
+      const DecodeTask& task = planned.cell.evaluators().at(0).decode;
+      if (experiment.tier != "full") continue;
+      EXPECT_EQ(task.batch, (std::vector<int64_t>{1, 4, 16, 64}));
+      bits.insert(planned.cell.setting("model.synthetic.packed.bits"));
+    }
+  }
+  EXPECT_EQ(tiers.size(), 3u);
+  EXPECT_EQ(bits, (std::set<std::string>{"", "2", "3", "4", "8"})) << "and dense";
 }
 
 struct Named {

@@ -187,8 +187,8 @@ TEST_F(GenerateCommand, MemoryIsLookedAtBeforeAnyWork) {
   EXPECT_EQ(outcome.code, kExitBadInput);
   EXPECT_EQ(outcome.out, "");
   EXPECT_THAT(outcome.err,
-              AllOf(HasSubstr("[memory of cpu] expected room for "), HasSubstr(" bytes (weights "),
-                    HasSubstr("cache of keys and values "),
+              AllOf(HasSubstr("[memory of cpu] expected room for "), HasSubstr(" bytes, "),
+                    HasSubstr(" (weights "), HasSubstr("cache of keys and values "),
                     HasSubstr(" free. Use a smaller "
                               "--max-tokens")));
 }

@@ -53,6 +53,34 @@ TEST(MissingInputs, SaysWhatWhereAndHow) {
   EXPECT_THAT(plan_table(made), HasSubstr("not run: inputs are missing"));
 }
 
+// A wrong `field` is told by the plan, not by the first cell that runs; one that is right costs a
+// line of the file, not all of it.
+TEST(MissingInputs, AFieldThatTheFirstDocumentLacksIsNamed) {
+  const TemporaryFolder folder;
+  const fs::path& base = folder.path();
+  folder.write("m/config.json", "{}");
+  folder.write("m/tokenizer.json", "{}");
+  folder.write("mails.jsonl", "\n{\"body\": \"a text\", \"id\": 7}\nthis is no JSON\n");
+  const auto missing_with = [&](const std::string& key) {
+    const std::string dataset = "{name: mails, source: \"jsonl:mails.jsonl\", field: " + key + "}";
+    Plan made = make_plan(
+        parse_experiments(
+            "name: p\nmodel: {path: m}\nmethod: {name: gptq}\ncalibration: {dataset: " + dataset +
+                "}\nevaluate: [{perplexity: {datasets: [" + dataset + "]}}]\n",
+            "p.yaml")
+            .at(0),
+        build());
+    return look_for_inputs(made, base / "data", base);
+  };
+  EXPECT_THAT(missing_with("body"), testing::IsEmpty());
+  const std::string where = "data: [" + (base / "mails.jsonl").string() + ":2] ";
+  EXPECT_THAT(missing_with("text"),
+              testing::ElementsAre(where + "expected the key 'text', got only body, id. Name the "
+                                           "key that holds the text with `field`"));
+  EXPECT_THAT(missing_with("id"),
+              testing::ElementsAre(where + "expected text under 'id', got a JSON number"));
+}
+
 // Models of the paper, and where each is published.
 TEST(MissingInputs, SayWhereThePapersModelsAre) {
   const std::vector<std::pair<std::string, std::string>> sources = {

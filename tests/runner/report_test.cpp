@@ -226,6 +226,37 @@ TEST(ReportTest, TableShowsDifferencesAndWhatTheyStandOn) {
                                "quant.group_size = -1\n"));
 }
 
+// Long paths make tables that nobody can read; their ends tell models apart, as far as they are
+// needed. What programs read has them whole.
+TEST(ReportTest, ModelsAreShownByTheEndsOfTheirPaths) {
+  std::vector<Record> records;
+  const std::vector<std::string> paths = {"${MODELS:-models}/first/opt-125m", "/second/opt-125m",
+                                          "/second/opt-350m"};
+  for (size_t i = 0; i < paths.size(); ++i) {
+    records.push_back(record("000000000000000" + std::to_string(i), "gptq", 4,
+                             10 + static_cast<double>(i), {2.5, 2.5}));
+    records.back().settings[0].second = paths[i];
+    Expectation published;
+    published.metric = "perplexity.wikitext2";
+    published.value = 10;
+    records.back().expectations.push_back(published);
+  }
+  const ReportData data{records, {}, {}};
+  const std::string table = report_formats().at("md").make.render(data);
+  EXPECT_THAT(table, AllOf(HasSubstr("| first/opt-125m "), HasSubstr("| second/opt-125m "),
+                           HasSubstr("| opt-350m ")));
+  EXPECT_THAT(table, Not(HasSubstr("| /second")));
+  // The published layout has a column for each of them.
+  const size_t paper = table.find("| first/opt-125m", table.find("wikitext2\n\n"));
+  EXPECT_THAT(table.substr(std::min(paper, table.size())),
+              AllOf(HasSubstr("second/opt-125m"), HasSubstr("opt-350m")))
+      << table;
+  for (const char* format : {"json", "csv"})
+    EXPECT_THAT(report_formats().at(format).make.render(data),
+                AllOf(HasSubstr("${MODELS:-models}/first/opt-125m"), HasSubstr("/second/opt-125m")))
+        << format;
+}
+
 TEST(ReportTest, DivergenceHasATableWithPairedDifferences) {
   std::vector<Record> records = three_records();
   const std::vector<std::vector<double>> kl = {{0, 0, 0}, {0.25, 0.5, 0.75}, {0.125, 0.25, 0.75}};

@@ -9,7 +9,10 @@
 #include "common/atomic_file.h"
 #include "methods/quantizer.h"
 #include "runner/cli.h"
+#include "runner/input_cache.h"
+#include "runner/plan.h"
 #include "runner/record.h"
+#include "runner/run.h"
 #include "tests/runner/run_program.h"
 #include "tests/support/code_block.h"
 #include "tests/support/temporary_folder.h"
@@ -126,6 +129,33 @@ TEST_F(Rerun, RefusesOtherInputsBeforeAnyWork) {
   EXPECT_FALSE(fs::exists(folder_ / "second"));
   fs::remove_all(copy);
   EXPECT_THAT(rerun(path).err, HasSubstr("got not all of them: model: expected"));
+}
+
+// Windows are drawn once for the check of inputs and the run: where the text has changed in
+// between, the run still has what was checked.
+TEST_F(Rerun, PreparesItsInputsOnce) {
+  const std::string text = (folder_ / "text.txt").string();
+  std::string words;
+  for (int i = 0; i < 2000; ++i) words += "word " + std::to_string(i * i) + " ";
+  write_file_atomically(text, words);
+  const std::string yaml = "name: once\nmodel: {path: \"" + model() +
+                           "\", dtype: float32}\nmethod: {name: none}\n"
+                           "evaluate: [{perplexity: {datasets: [{name: own, source: \"text:" +
+                           text + "\"}], seqlen: 64, max_windows: 2}}]\n";
+  const Plan plan = make_plan(parse_experiments(yaml, "once.yaml").at(0),
+                              {.methods = {"none"}, .evaluators = {"perplexity"}});
+  InputCache inputs("", "");
+  const Cell& cell = plan.cells.at(0).cell;
+  const EvaluatorSpec& evaluator = cell.evaluators().at(0);
+  const TokenWindows& windows = inputs.evaluation(cell, evaluator, evaluator.datasets.at(0));
+  const std::string checked = describe_windows("evaluation", "own", windows).ids_sha256;
+  write_file_atomically(text, words.substr(words.size() / 2));
+  RunOptions options;
+  options.output = folder_ / "once";
+  options.inputs = &inputs;
+  const RunOutcome outcome = run_plan(plan, options);
+  ASSERT_EQ(outcome.ran, 1) << outcome.records.at(0).reason;
+  EXPECT_EQ(outcome.records.at(0).inputs.windows.at(0).ids_sha256, checked);
 }
 
 TEST_F(Rerun, RefusesWhatItCannotDo) {
