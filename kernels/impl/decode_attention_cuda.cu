@@ -12,8 +12,9 @@
 namespace gptqb::kernels {
 namespace {
 
-constexpr int kThreads = 512;
-constexpr int kWarps = kThreads / 32;
+// Of a thread block: few where blocks are many, so that one computes while another reads.
+constexpr int kFewThreads = 128;
+constexpr int kManyThreads = 256;
 constexpr int kAtOnce = 4;  // positions of a group
 // Positions a thread block should have, so that adding up what several of them have pays.
 constexpr int64_t kLeastPositions = 256;
@@ -74,9 +75,10 @@ __device__ void turned(float (&out)[kVector], const T* vector, int lane, int lan
   }
 }
 
-template <class T, int kLanes>
+template <class T, int kLanes, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     decode_attention_kernel(DecodeAttention problem, int splits) {
+  constexpr int kWarps = kThreads / 32;
   constexpr int kGroups = kThreads / kLanes;
   constexpr int kWidth = kLanes * kVector;
   constexpr float kLog2E = 1.4426950408889634F;
@@ -269,23 +271,28 @@ __global__ void __launch_bounds__(kThreads)
   if (mine) out[column] = rounded<T>(sum / shares);
 }
 
-int64_t splits_of(const DecodeAttention& problem) {
-  const int64_t multiprocessors = cuda_attribute(cudaDevAttrMultiProcessorCount);
-  const int64_t wanted = 2 * multiprocessors / std::max<int64_t>(1, problem.batch * problem.heads);
-  return std::clamp<int64_t>(std::min(wanted, problem.reach / kLeastPositions), 1,
-                             DecodeAttention::kMaxSplits);
+template <class T, int kLanes, int kThreads>
+void launch(const DecodeAttention& problem, int64_t splits, cudaStream_t stream) {
+  static_assert(kThreads >= kLanes * kVector, "a thread for each value of a vector");
+  const dim3 blocks(static_cast<unsigned>(problem.heads * splits),
+                    static_cast<unsigned>(problem.batch));
+  launch_early(decode_attention_kernel<T, kLanes, kThreads>, blocks, kThreads, 0, /*early=*/true,
+               stream, problem, static_cast<int>(splits));
 }
 
 template <class T>
 void launch(const DecodeAttention& problem, cudaStream_t stream) {
-  const int64_t splits = splits_of(problem);
-  const auto kernel = problem.head_dim <= 64    ? decode_attention_kernel<T, 8>
-                      : problem.head_dim <= 128 ? decode_attention_kernel<T, 16>
-                                                : decode_attention_kernel<T, 32>;
-  const dim3 blocks(static_cast<unsigned>(problem.heads * splits),
-                    static_cast<unsigned>(problem.batch));
-  launch_early(kernel, blocks, kThreads, 0, /*early=*/true, stream, problem,
-               static_cast<int>(splits));
+  const int64_t workers = 2 * cuda_attribute(cudaDevAttrMultiProcessorCount);
+  const int64_t heads = problem.batch * problem.heads;
+  const int64_t splits = std::clamp<int64_t>(
+      std::min(workers / heads, problem.reach / kLeastPositions), 1, DecodeAttention::kMaxSplits);
+  const bool many = heads * splits > workers;
+  if (problem.head_dim > 128) return launch<T, 32, kManyThreads>(problem, splits, stream);
+  if (problem.head_dim > 64)
+    return many ? launch<T, 16, kFewThreads>(problem, splits, stream)
+                : launch<T, 16, kManyThreads>(problem, splits, stream);
+  many ? launch<T, 8, kFewThreads>(problem, splits, stream)
+       : launch<T, 8, kManyThreads>(problem, splits, stream);
 }
 
 }  // namespace
