@@ -64,17 +64,22 @@ uint64_t mixed(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Codes 0 .. max_code, a number of all ones in binary, eight at a time: each from its place and
-// `seed`, whichever thread draws it.
-void draw_codes(at::Tensor& codes, int64_t max_code, uint64_t seed) {
+// Codes of a symmetric grid with a mean weight of zero, eight at a time: each from its place and
+// `seed`, whichever thread draws it. The lowest code, which has no counterpart, becomes the zero
+// point: weights that lean to one side add up to more than float16 holds.
+void draw_codes(at::Tensor& codes, int64_t bits, uint64_t seed) {
   auto* const out = codes.mutable_data_ptr<uint8_t>();
   const int64_t count = codes.numel();
-  const uint64_t mask = 0x0101010101010101U * static_cast<uint64_t>(max_code);
+  const uint64_t mask = 0x0101010101010101U * ((uint64_t{1} << bits) - 1);
+  const auto zero = static_cast<uint8_t>(1 << (bits - 1));
   constexpr int64_t kPart = int64_t{1} << 20;
   parallel_parts(count, kPart, 8, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i += 8) {
-      const uint64_t eight = mixed(seed ^ mixed(static_cast<uint64_t>(i))) & mask;
-      std::memcpy(out + i, &eight, static_cast<size_t>(std::min<int64_t>(8, end - i)));
+      const uint64_t drawn = mixed(seed ^ mixed(static_cast<uint64_t>(i))) & mask;
+      std::array<uint8_t, 8> eight;
+      std::memcpy(eight.data(), &drawn, eight.size());
+      for (uint8_t& code : eight) code = code == 0 ? zero : code;
+      std::memcpy(out + i, eight.data(), static_cast<size_t>(std::min<int64_t>(8, end - i)));
     }
   });
 }
@@ -154,12 +159,13 @@ QuantizedLinear SyntheticWeights::unpack(const std::string& name) const {
   linear.bits = quant.bits;
   linear.group_size = quant.group_size;
   linear.codes = empty_in_huge_pages(shape, at::kByte);
-  draw_codes(linear.codes, quant.max_code(), generator.current_seed());
+  draw_codes(linear.codes, quant.bits, generator.current_seed());
   linear.zeros = at::full({shape[0], groups}, int64_t{1} << (quant.bits - 1), at::kByte);
-  // The deviation of uniform numbers is their range by the root of 12.
-  const double levels = static_cast<double>(quant.max_code() + 1);
-  linear.scales = at::full({shape[0], groups}, weight_size(name) * std::sqrt(12.0) / levels,
-                           at::TensorOptions(at::kFloat));
+  // Of -(h - 1) .. h - 1, 0 twice as often as each other.
+  const auto half = static_cast<double>(int64_t{1} << (quant.bits - 1));
+  const double deviation = std::sqrt((half - 1) * (2 * half - 1) / 6);
+  linear.scales =
+      at::full({shape[0], groups}, weight_size(name) / deviation, at::TensorOptions(at::kFloat));
   if (role_of(name, shape.size()) == Role::kProducer)
     linear.scales.mul_(feature_sizes(shape[0], generator, at::kCPU).unsqueeze(1));
   // As a checkpoint has them.

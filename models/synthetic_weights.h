@@ -20,8 +20,8 @@ namespace gptqb {
 // far above others, as trained models do, so that Hessians are as ill-conditioned as real ones.
 class SyntheticWeights : public WeightSource {
  public:
-  // `packed`: linears of blocks are codes, uniform over all there are, with scales that give
-  // weights of the same size as dense ones. Codes are drawn on the host, the same for every device.
+  // `packed`: linears of blocks are codes with scales that give weights of the same size as dense
+  // ones, and of mean zero. Codes are drawn on the host, the same for every device.
   SyntheticWeights(uint64_t seed, std::string name, std::optional<QuantConfig> packed)
       : seed_(seed), name_(std::move(name)), packed_(packed) {}
 
