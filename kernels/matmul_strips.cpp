@@ -55,7 +55,7 @@ Division divide_few(int64_t strips, int64_t blocks, int64_t multiprocessors, int
   if (each == 1 && bits == 2 && blocks > kManyBlocks) return {16, 4, true};
   if (each == 1) return {16, own && blocks > kManyBlocks ? 1 : 2, false};
   if (!own) return {16, best_strips(strips, multiprocessors, {2, 4, 6}), false};
-  if (each > 4 || (each == 3 && bits == 4)) return {16, 2, false};
+  if (each > 4) return {16, 2, false};
   return {8, best_strips(strips, strips_at_once(8) * multiprocessors, {1, 2}), false};
 }
 
