@@ -47,12 +47,22 @@ std::vector<std::string> names_in(const std::string& section) {
   return names;
 }
 
+// The key whose last part is `part`, the least deep of several: whoever leaves sections out means
+// what is used most. "" if there is none.
+std::string least_deep(const std::string& part) {
+  std::string best;
+  const auto depth = [](const std::string& key) { return std::count(key.begin(), key.end(), '.'); };
+  for (const KeySpec& spec : key_table())
+    if (last_part(spec.key) == part && (best.empty() || depth(spec.key) < depth(best)))
+      best = spec.key;
+  return best;
+}
+
 // The full key that `key`, found nowhere, most likely means; "" if nothing is near.
 std::string suggestion(const std::string& section, const std::string& key) {
   const std::string prefix = section.empty() ? "" : section + ".";
   const std::string last = last_part(key);
-  for (const KeySpec& spec : key_table())
-    if (last_part(spec.key) == last) return spec.key;
+  if (std::string same = least_deep(last); !same.empty()) return same;
   const std::string sibling = nearest_name(key, names_in(section));
   if (!sibling.empty()) return prefix + sibling;
   std::vector<std::string> full, parts;
@@ -63,9 +73,7 @@ std::string suggestion(const std::string& section, const std::string& key) {
   const std::string whole = nearest_name(prefix + key, full);
   if (!whole.empty()) return whole;
   const std::string part = nearest_name(last, parts);
-  for (const KeySpec& spec : key_table())
-    if (!part.empty() && last_part(spec.key) == part) return spec.key;
-  return "";
+  return part.empty() ? "" : least_deep(part);
 }
 
 std::string range_text(const KeySpec& spec) {
