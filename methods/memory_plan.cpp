@@ -48,6 +48,8 @@ constexpr int64_t kHeapParts = 16;
 // And while layers are solved, of pieces below 32 MiB, which it does not give back: 40 to 120 MB
 // were measured, the more the larger the model, which the share above grows with.
 constexpr int64_t kHeapPieces = int64_t{80} << 20;
+// Without statistics there are fewer: 8 MB were measured.
+constexpr int64_t kHeapFewPieces = int64_t{16} << 20;
 // Host memory that CUDA and its libraries take once they are used: 0.9 GiB on an H200.
 constexpr int64_t kGpuLibraries = int64_t{1} << 30;
 // Code, and scale and zero of a group.
@@ -130,14 +132,16 @@ class Planner {
     else
       plan.host.insert(plan.host.end(), work.begin(), work.end());
     if (!task_.on_gpu)
-      plan.host.emplace_back("heap",
-                             plan.host_bytes() / kHeapParts + (task_.quantizes ? kHeapPieces : 0));
+      plan.host.emplace_back("heap", plan.host_bytes() / kHeapParts + heap_pieces());
     return plan;
   }
 
  private:
   int64_t hidden() const { return model_.stages.empty() ? 0 : model_.stages.front().in; }
   int64_t compute() const { return task_.wide_compute ? 8 : 4; }
+  int64_t heap_pieces() const {
+    return !task_.quantizes ? 0 : has_inputs() ? kHeapPieces : kHeapFewPieces;
+  }
   bool has_inputs() const { return task_.calibration_tokens > 0; }
   int64_t groups_of(int64_t in) const {
     return task_.group_size < 0 ? 1 : (in + task_.group_size - 1) / task_.group_size;
