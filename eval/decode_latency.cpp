@@ -9,6 +9,7 @@
 #include <string>
 
 #include "common/error.h"
+#include "common/seconds_since.h"
 #include "common/statistics.h"
 #include "eval/arriving_tokens.h"
 #include "models/decode_ops.h"
@@ -19,10 +20,6 @@ namespace {
 constexpr const char* kWhere = "decode latency";
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 void check_task(const DecodeTask& task, const at::Tensor& ids) {
   if (task.prompt < 0)

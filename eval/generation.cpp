@@ -5,15 +5,12 @@
 
 #include "common/error.h"
 #include "common/progress.h"
+#include "common/seconds_since.h"
 
 namespace gptqb {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 }  // namespace
 

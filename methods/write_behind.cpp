@@ -5,14 +5,12 @@
 #include <chrono>
 #include <utility>
 
+#include "common/seconds_since.h"
+
 namespace gptqb {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 }  // namespace
 

@@ -184,25 +184,27 @@ class Llama : public Decoder {
   at::Tensor attention(const at::Tensor& x) {
     const int64_t sequences = x.size(0);
     const int64_t seqlen = x.size(1);
-    const std::vector<at::Tensor> qkv = stage_linears(0, x);
+    std::vector<at::Tensor> qkv = stage_linears(0, x);
     const auto split = [&](const at::Tensor& projected, int64_t heads) {
       return projected.view({sequences, seqlen, heads, config_.head_dim});
     };
-    const at::Tensor queries = split(qkv[0], config_.heads);
-    const at::Tensor keys = split(qkv[1], config_.kv_heads);
-    const at::Tensor values = split(qkv[2], config_.kv_heads);
+    qkv = {split(qkv[0], config_.heads), split(qkv[1], config_.kv_heads),
+           split(qkv[2], config_.kv_heads)};
     if (stepping() && new_tokens_attention_takes(device(), dtype(), config_.head_dim))
       return attend_new_tokens(
           *cache(), loaded_block(),
-          {.queries = queries,
-           .keys = keys,
-           .values = values,
+          {.queries = qkv[0],
+           .keys = qkv[1],
+           .values = qkv[2],
            .cosines = turns_.first,
            .sines = turns_.second,
            .score_scale = 1.0 / std::sqrt(static_cast<double>(config_.head_dim))});
-    const at::Tensor q = rotate(queries).transpose(1, 2);
-    const at::Tensor k = rotate(keys).transpose(1, 2);
-    const at::Tensor v = values.transpose(1, 2);
+    // In their places: what they were would else stay in memory through attention.
+    qkv[0] = rotate(qkv[0]);
+    qkv[1] = rotate(qkv[1]);
+    const at::Tensor q = qkv[0].transpose(1, 2);
+    const at::Tensor k = qkv[1].transpose(1, 2);
+    const at::Tensor v = qkv[2].transpose(1, 2);
     if (cache() != nullptr) return cached_attention(*cache(), loaded_block(), q, k, v, {});
     const at::Tensor mixed = at::scaled_dot_product_attention(
         q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0, /*is_causal=*/true, /*scale=*/{},
